@@ -117,7 +117,8 @@ func ClearReboot(h *Host, id string) {
 	}
 	h.Spec.Reboot = nil
 	if claim := h.Spec.ClaimRef; claim != nil && id == BootstrapRebootID(claim.Token) && h.Spec.Record.Bootstrap.ClaimToken == claim.Token {
-		h.Spec.Record.Bootstrap.RebootIssued = true
+		record := &h.Spec.Record.Bootstrap
+		record.RebootIssued, record.AttemptsAtReboot = true, record.Attempts
 	}
 }
 

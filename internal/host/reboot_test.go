@@ -73,7 +73,7 @@ func TestRequirement003_RebootTakenByKind(t *testing.T) {
 func TestClearRebootSpendsTheOneShotOfItsClaimOnly(t *testing.T) {
 	ladder := func(token string) *host.Host {
 		h := pooled(claimed)
-		h.Spec.Record.Bootstrap.ClaimToken = "t-1"
+		h.Spec.Record.Bootstrap.ClaimToken, h.Spec.Record.Bootstrap.Attempts = "t-1", 4
 		h.Spec.Reboot = &infrav1.RebootRequest{ID: host.BootstrapRebootID(token), Reason: "x"}
 		return h
 	}
@@ -91,8 +91,9 @@ func TestClearRebootSpendsTheOneShotOfItsClaimOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			host.ClearReboot(c.host, c.id)
-			if (c.host.Spec.Reboot == nil) != c.cleared || c.host.Spec.Record.Bootstrap.RebootIssued != c.spent {
-				t.Errorf("got %+v, %+v", c.host.Spec.Reboot, c.host.Spec.Record.Bootstrap)
+			record := c.host.Spec.Record.Bootstrap
+			if (c.host.Spec.Reboot == nil) != c.cleared || record.RebootIssued != c.spent || (record.AttemptsAtReboot == 4) != c.spent {
+				t.Errorf("got %+v, %+v", c.host.Spec.Reboot, record)
 			}
 		})
 	}

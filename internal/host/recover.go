@@ -85,14 +85,21 @@ func CountFailure(h *Host, now time.Time) {
 
 // clearFailures is for a claim that begins anew on a wiped disk.
 func clearFailures(h *Host) {
-	h.Spec.Record.Bootstrap.Attempts, h.Spec.Record.Bootstrap.FirstFailedAt = 0, nil
+	record := &h.Spec.Record.Bootstrap
+	record.Attempts, record.AttemptsAtReboot, record.FirstFailedAt = 0, 0, nil
+}
+
+// SinceReboot is how many attempts of the claim failed after its one reboot; all of them
+// where it had none.
+func SinceReboot(record infrav1.BootstrapRecord) int32 {
+	return record.Attempts - record.AttemptsAtReboot
 }
 
 // NextRecovery decides about a host whose bootstrap has just failed, from its
 // record. What only a person can mend, or what waits for something outside,
 // reaches no tier; what only a wipe mends, as a dirty disk, goes at once to the tier
-// that wipes. Going back to the pool is judged before the reboot: what is due to be
-// wiped needs none.
+// that wipes. The reboot comes before what the most attempts bring, also where it was held
+// back until then: it is the cheaper one.
 func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 	record := h.Spec.Record.Bootstrap
 	switch {
@@ -108,13 +115,23 @@ func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 		return RecoverStay, "the Mac's Node is Ready, and so it is neither rebooted nor wiped by itself: mend it, or delete the Machine"
 	case in.Class == ClassReinstall:
 		return nextReplacement(h, in, "only a wipe mends the Mac")
-	case in.MaxAttempts > 0 && int(record.Attempts) >= in.MaxAttempts && in.failedLongEnough(record):
+	case in.exhausted(record) && !(in.rebootsFirst() && rebootDue(h, in)):
 		return nextReplacement(h, in, fmt.Sprintf("%d attempts failed", record.Attempts))
 	case rebootDue(h, in):
 		return RecoverReboot, fmt.Sprintf("%d attempts failed", record.Attempts)
 	}
 	return RecoverRetry, ""
 }
+
+// exhausted: the most attempts failed, and as many after the reboot as lie between the two
+// thresholds. Where the least time put the reboot off, the wipe would follow it at once.
+func (in RecoveryInput) exhausted(record infrav1.BootstrapRecord) bool {
+	return in.MaxAttempts > 0 && int(record.Attempts) >= in.MaxAttempts &&
+		int(SinceReboot(record)) >= in.MaxAttempts-in.RebootAfter && in.failedLongEnough(record)
+}
+
+// rebootsFirst reports that the thresholds leave attempts between the reboot and the wipe.
+func (in RecoveryInput) rebootsFirst() bool { return in.RebootAfter < in.MaxAttempts }
 
 func nextReplacement(h *Host, in RecoveryInput, why string) (Recovery, string) {
 	switch {

@@ -22,6 +22,13 @@ func failing(attempts int32, changes ...func(*host.Host)) *host.Host {
 
 func rebooted(h *host.Host) { h.Spec.Record.Bootstrap.RebootIssued = true }
 
+// rebootedAfter is a host whose reboot the vendor took after so many failures.
+func rebootedAfter(attempts int32) func(*host.Host) {
+	return func(h *host.Host) {
+		h.Spec.Record.Bootstrap.RebootIssued, h.Spec.Record.Bootstrap.AttemptsAtReboot = true, attempts
+	}
+}
+
 func ordered(h *host.Host) { h.Spec.Record.Ordered = true }
 
 func barred(until *metav1.Time) func(*host.Host) {
@@ -73,17 +80,22 @@ func TestRequirement003_NextRecovery(t *testing.T) {
 		"a reboot is pending":               {failing(3, func(h *host.Host) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "x"} }), ladder, host.RecoverRetry, ""},
 		"reboots are off":                   {failing(3), noReboot, host.RecoverRetry, ""},
 		"back to the pool":                  {failing(8, rebooted), ladder, host.RecoverReturn, "8 attempts"},
-		"back to the pool before a reboot":  {failing(8), ladder, host.RecoverReturn, ""},
+		"back to the pool after a reboot":   {failing(8, rebootedAfter(3)), ladder, host.RecoverReturn, "8 attempts"},
+		"a reboot that was held back":       {failing(8), ladder, host.RecoverReboot, "8 attempts"},
+		"once that reboot was made":         {failing(9, rebootedAfter(8)), ladder, host.RecoverRetry, ""},
+		"just before its attempts are over": {failing(12, rebootedAfter(8)), ladder, host.RecoverRetry, ""},
+		"once they are":                     {failing(13, rebootedAfter(8)), ladder, host.RecoverReturn, "13 attempts"},
+		"the vendor never takes it":         {failing(8, func(h *host.Host) { h.Spec.Reboot = &infrav1.RebootRequest{ID: "x"} }), ladder, host.RecoverReturn, "8 attempts"},
 		"back to the pool, thresholds met":  {failing(3), onLadder(func(in *host.RecoveryInput) { in.MaxAttempts = 3 }), host.RecoverReturn, ""},
 		"returning is off":                  {failing(80, rebooted), noReturn, host.RecoverRetry, ""},
 		"all is off":                        {failing(80), off, host.RecoverRetry, ""},
 		"legacy, without a pool":            {failing(8, rebooted), legacy, host.RecoverStay, "no pool prefix"},
 		"legacy is rebooted":                {failing(3), legacy, host.RecoverReboot, ""},
-		"ordered":                           {failing(8, ordered), ladder, host.RecoverReinstall, ""},
-		"ordered, needs no pool":            {failing(8, ordered), legacy, host.RecoverReinstall, ""},
-		"ordered and quarantined":           {failing(8, ordered, barred(&later)), ladder, host.RecoverStay, "often"},
-		"ordered, quarantine over":          {failing(8, ordered, barred(&past)), ladder, host.RecoverReinstall, ""},
-		"quarantine does not hold a return": {failing(8, barred(nil)), ladder, host.RecoverReturn, ""},
+		"ordered":                           {failing(8, ordered, rebooted), ladder, host.RecoverReinstall, ""},
+		"ordered, needs no pool":            {failing(8, ordered, rebooted), legacy, host.RecoverReinstall, ""},
+		"ordered and quarantined":           {failing(8, ordered, rebooted, barred(&later)), ladder, host.RecoverStay, "often"},
+		"ordered, quarantine over":          {failing(8, ordered, rebooted, barred(&past)), ladder, host.RecoverReinstall, ""},
+		"quarantine does not hold a return": {failing(8, rebooted, barred(nil)), ladder, host.RecoverReturn, ""},
 		"in maintenance":                    {failing(8, func(h *host.Host) { h.Spec.Maintenance = &infrav1.Maintenance{} }), ladder, host.RecoverStay, "maintenance"},
 		"handed over":                       {failing(8, func(h *host.Host) { h.Spec.Record.HandedOverAt = at(0) }), ladder, host.RecoverStay, "another management cluster"},
 	})

@@ -158,7 +158,7 @@ func TestNextWipeAfterItsTimeout(t *testing.T) {
 func TestAReinstallEndsInTheOwnersHands(t *testing.T) {
 	h := pooled(wiping, func(h *host.Host) {
 		h.Spec.Release.Policy = infrav1.Reinstall
-		h.Spec.Record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: "t-1", Attempts: 8, RebootIssued: true}
+		h.Spec.Record.Bootstrap = infrav1.BootstrapRecord{ClaimToken: "t-1", Attempts: 8, RebootIssued: true, AttemptsAtReboot: 3}
 		h.Spec.Record.HostKey = &infrav1.HostKey{SHA256: "SHA256:x"}
 	})
 	if got := host.FinalName(h); got != "m-1" {

@@ -120,7 +120,8 @@ func UpdateFailed(last infrav1.UpdateStatus, revision, failed string, nothingSai
 	return next, False(infrav1.ReasonUpdateFailed, "revision %.12s failed %s", revision, failed)
 }
 
-// The back-off of pushes: doubled with each failure of the claim, up to a limit.
+// The back-off of pushes: doubled with each failure of the claim, up to a limit. A reboot
+// begins it anew.
 const (
 	backoffBase  = 5 * time.Second
 	backoffLimit = 5 * time.Minute
@@ -130,7 +131,7 @@ const (
 	backoffHuman = 30 * time.Minute
 )
 
-// Backoff is how long to wait after the given number of failures. A jitter of up
+// Backoff is how long to wait after the given number of failures in a row. A jitter of up
 // to a quarter, fixed for the Machine and attempt, keeps a fleet apart.
 func Backoff(class document.Class, attempts int32, key types.NamespacedName) time.Duration {
 	wait := backoffLimit

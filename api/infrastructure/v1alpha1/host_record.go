@@ -82,6 +82,9 @@ type BootstrapRecord struct {
 	// rebootIssued: the vendor took the one reboot of this claim's recovery.
 	// +optional
 	RebootIssued bool `json:"rebootIssued,omitempty"`
+	// attemptsAtReboot is how many attempts had failed when the vendor took that reboot.
+	// +optional
+	AttemptsAtReboot int32 `json:"attemptsAtReboot,omitempty"`
 	// firstFailedAt is when the first of these attempts failed.
 	// +optional
 	FirstFailedAt *metav1.Time `json:"firstFailedAt,omitempty"`

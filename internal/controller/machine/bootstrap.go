@@ -230,7 +230,7 @@ func (p *bootstrapPhase) fail(ctx context.Context, v *visit, current job.Run) (c
 		if err := p.countFailure(ctx, v, current, failure); err != nil {
 			return ctrl.Result{}, err
 		}
-		current.NotBefore = p.clock.Now().Add(machine.Backoff(failure.Class, v.Host.Spec.Record.Bootstrap.Attempts, key))
+		current.NotBefore = p.clock.Now().Add(machine.Backoff(failure.Class, host.SinceReboot(v.Host.Spec.Record.Bootstrap), key))
 		p.pushes.Note(key, func(run *job.Run) { run.Recorded, run.NotBefore = true, current.NotBefore })
 	}
 	v.failed(failure)

@@ -181,9 +181,51 @@ func TestAReadyNodeIsLeftWhateverPushesComeTo(t *testing.T) {
 	}
 	w.nodeStatus("mac-1", corev1.ConditionUnknown)
 	w.failTimes(1)
+	w.takeReboot()
+	w.failTimes(5)
 	if h := w.host(hostName); !host.WipeAllowed(h) {
 		t.Errorf("release = %+v, want the host returned once its Node is not Ready", h.Spec.Release)
 	}
+}
+
+// Failures that end at once and their pauses make seven in the least time. The wipe must not
+// follow the reboot after one more: the attempts between the thresholds follow it.
+func TestAttemptsFollowTheRebootAlsoUnderTheLeastTime(t *testing.T) {
+	w := failingWorld(t)
+	w.r.RecoverAfter = 5 * time.Minute
+	w.r.wire()
+	began := w.clock.Now()
+	for w.host(hostName).Spec.Reboot == nil && w.bootstrapRecord().Attempts < 20 {
+		w.failNext()
+	}
+	atReboot, took := w.bootstrapRecord().Attempts, w.clock.Now().Sub(began)
+	if atReboot <= 3 || took < 5*time.Minute {
+		t.Fatalf("a reboot after %d attempts and %s, want the least time to put it off", atReboot, took)
+	}
+	w.takeReboot()
+	rebootedAt, failed := w.clock.Now(), atReboot
+	for w.host(hostName).Spec.Release == nil && failed < 20 {
+		failed = w.bootstrapRecord().Attempts
+		w.failNext()
+	}
+	if got := failed + 1 - atReboot; got != 5 {
+		t.Errorf("%d attempts after the reboot, want the five between 3 and 8", got)
+	}
+	if took := w.clock.Now().Sub(rebootedAt); took > 15*time.Minute {
+		t.Errorf("the wipe came %s after the reboot; want the pauses begun anew", took)
+	}
+}
+
+// failNext lets the next push fail, as soon as it is due.
+func (w *world) failNext() {
+	w.t.Helper()
+	due := w.settle("mac-1").RequeueAfter
+	if due <= 0 {
+		w.t.Fatal("nothing is due")
+	}
+	w.clock.SetTime(w.clock.Now().Add(due))
+	w.report.At = w.clock.Now()
+	w.settle("mac-1")
 }
 
 // A Node of the Machine's name that is another Mac's protects nothing.
