@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -33,8 +34,8 @@ func newGauges() gauges {
 			"Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; "+
 				"kind stranded: once ours, foreign: named by others.", "zone", "kind"),
 		blocked: gauge("macfleet_blocked_hosts",
-			"Hosts on their way back to the pool that go no further without a person; "+
-				"reason notwiped: in the pool by name but not clean, held: released but renamed by others.", "zone", "reason"),
+			"Hosts on their way into the pool that go no further without a person; reason notwiped: in the pool by name "+
+				"but not clean, held: released but renamed by others, adoption: to be adopted and something is in the way.", "zone", "reason"),
 		billed: gauge("macfleet_host_billed_until_seconds",
 			"Unix time until which the vendor bills at least, the latest of the hosts of a zone and type.", "zone", "type"),
 	}
@@ -88,6 +89,8 @@ func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, namin
 		g.orphans.WithLabelValues(zone, "foreign").Add(toFloat(stray == host.ForeignStray))
 		g.blocked.WithLabelValues(zone, "notwiped").Add(toFloat(stray == "" && h.Status.Phase == infrav1.HostDirty && !host.AwaitsFirstWipe(h)))
 		g.blocked.WithLabelValues(zone, "held").Add(toFloat(host.ReleaseHeld(h)))
+		waits := h.Spec.Adopt != nil && meta.IsStatusConditionFalse(h.Status.Conditions, host.AdoptedCondition)
+		g.blocked.WithLabelValues(zone, "adoption").Add(toFloat(waits))
 		if until := h.Status.Server.DeletableAt; until != nil {
 			billed[[2]string{zone, kind}] = max(billed[[2]string{zone, kind}], float64(until.Unix()))
 			g.billed.WithLabelValues(zone, kind).Set(billed[[2]string{zone, kind}])

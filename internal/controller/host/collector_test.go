@@ -29,25 +29,29 @@ func TestHostsThatWaitForAPersonAreCounted(t *testing.T) {
 	because := func(condition, reason string) []metav1.Condition {
 		return []metav1.Condition{{Type: condition, Status: metav1.ConditionFalse, Reason: reason}}
 	}
+	released := infrav1.ScalewayAppleSiliconHostSpec{Release: &infrav1.Release{}}
+	wished := infrav1.ScalewayAppleSiliconHostSpec{Adopt: &infrav1.Adoption{}}
 	for name, c := range map[string]struct {
-		phase          infrav1.HostPhase
-		release        *infrav1.Release
-		conditions     []metav1.Condition
-		notWiped, held float64
+		phase      infrav1.HostPhase
+		spec       infrav1.ScalewayAppleSiliconHostSpec
+		conditions []metav1.Condition
+		counted    string
 	}{
-		"named into the pool unwiped": {infrav1.HostDirty, nil, because(infrav1.AvailableCondition, "NotWiped"), 1, 0},
+		"named into the pool unwiped": {phase: infrav1.HostDirty, conditions: because(infrav1.AvailableCondition, "NotWiped"), counted: "notwiped"},
 		// pool.trustUnseen is false: it is wiped by itself.
-		"of an unknown past": {infrav1.HostDirty, nil, because(infrav1.AvailableCondition, host.ReasonNeverSeenWiped), 0, 0},
-		"renamed on its way": {infrav1.HostReleasing, &infrav1.Release{}, because(infrav1.NameInSyncCondition, infrav1.ReasonChangedByOther), 0, 1},
-		"renamed in use":     {infrav1.HostInUse, nil, because(infrav1.NameInSyncCondition, infrav1.ReasonChangedByOther), 0, 0},
+		"of an unknown past": {phase: infrav1.HostDirty, conditions: because(infrav1.AvailableCondition, host.ReasonNeverSeenWiped)},
+		"renamed on its way": {infrav1.HostReleasing, released, because(infrav1.NameInSyncCondition, infrav1.ReasonChangedByOther), "held"},
+		"renamed in use":     {phase: infrav1.HostInUse, conditions: because(infrav1.NameInSyncCondition, infrav1.ReasonChangedByOther)},
+		"an adoption waits":  {infrav1.HostForeign, wished, because(host.AdoptedCondition, host.ReasonBadPrefix), "adoption"},
+		"an adoption begins": {phase: infrav1.HostForeign, spec: wished},
 	} {
-		h := infrav1.ScalewayAppleSiliconHost{}
-		h.Spec.Zone, h.Spec.Release = zone, c.release
+		h := infrav1.ScalewayAppleSiliconHost{Spec: c.spec}
+		h.Spec.Zone = zone
 		h.Status.Phase, h.Status.Conditions = c.phase, c.conditions
 		g := count([]infrav1.ScalewayAppleSiliconHost{h}, nil, host.Naming{})
-		for reason, want := range map[string]float64{"notwiped": c.notWiped, "held": c.held} {
-			if got := testutil.ToFloat64(g.blocked.WithLabelValues(zone, reason)); got != want {
-				t.Errorf("%s: %v of %s, want %v", name, got, reason, want)
+		for _, reason := range []string{"notwiped", "held", "adoption"} {
+			if got := testutil.ToFloat64(g.blocked.WithLabelValues(zone, reason)); got != toFloat(reason == c.counted) {
+				t.Errorf("%s: %v of %s, want %q counted alone", name, got, reason, c.counted)
 			}
 		}
 	}
@@ -71,8 +75,9 @@ func TestHostsAreCounted(t *testing.T) {
 	}
 	leading = true
 	want := `
-# HELP macfleet_blocked_hosts Hosts on their way back to the pool that go no further without a person; reason notwiped: in the pool by name but not clean, held: released but renamed by others.
+# HELP macfleet_blocked_hosts Hosts on their way into the pool that go no further without a person; reason notwiped: in the pool by name but not clean, held: released but renamed by others, adoption: to be adopted and something is in the way.
 # TYPE macfleet_blocked_hosts gauge
+macfleet_blocked_hosts{reason="adoption",zone="fr-par-1"} 0
 macfleet_blocked_hosts{reason="held",zone="fr-par-1"} 0
 macfleet_blocked_hosts{reason="notwiped",zone="fr-par-1"} 0
 # HELP macfleet_host_billed_until_seconds Unix time until which the vendor bills at least, the latest of the hosts of a zone and type.

@@ -386,7 +386,7 @@ func TestVendorCallsAreCountedByResult(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	vendor := &cloudtest.Cloud{}
 	for range 2 { // a second manager in the process counts into the same series
-		counted, err := measured(vendor, registry)
+		counted, err := Measured(vendor, registry)
 		if err != nil {
 			t.Fatal(err)
 		}

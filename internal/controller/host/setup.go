@@ -69,7 +69,7 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 	if opts.NodeWriter == nil {
 		opts.NodeWriter = c
 	}
-	if opts.Cloud, err = measured(opts.Cloud, opts.Registry); err != nil {
+	if opts.Cloud, err = Measured(opts.Cloud, opts.Registry); err != nil {
 		return nil, err
 	}
 	inventory := newInventory(c, opts)

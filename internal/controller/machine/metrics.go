@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,26 +18,39 @@ type metrics struct {
 	steps     *prometheus.HistogramVec
 	failures  *prometheus.CounterVec
 	readiness prometheus.Histogram
+
+	naming sync.Mutex
+	// named are the steps that have series.
+	named map[string]bool
 }
 
+// maxSteps is how many names of steps have series: a Mac, which may be hostile, names its own.
+const maxSteps = 128
+
 func newMetrics() *metrics {
-	return &metrics{
+	m := &metrics{
+		named: map[string]bool{},
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "macfleet_claims_total", Help: "Attempts to claim a host, by result.",
 		}, []string{"result"}),
 		recovered: map[host.Recovery]prometheus.Counter{host.RecoverReturn: recoveries(host.RecoverReturn), host.RecoverReinstall: recoveries(host.RecoverReinstall)},
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "macfleet_converge_step_duration_seconds", Help: "How long a step of bringing a Mac to its desired state took.",
-			Buckets: []float64{.1, .5, 1, 2, 5, 10, 30, 60, 120, 300},
+			Buckets: []float64{.1, .5, 1, 5, 10, 30, 60, 120, 240, 480, 900, 1800}, // the step converge may hold a reboot
 		}, []string{"step"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "macfleet_converge_failures_total", Help: "Failed pushes, by step and class of failure.",
 		}, []string{"step", "class"}),
 		readiness: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "macfleet_time_to_node_ready_seconds", Help: "From the creation of a Machine to its Node being Ready.",
+			Name: "macfleet_time_to_node_ready_seconds", Help: "For how long a Machine had not been Ready when its Node became so.",
 			Buckets: []float64{15, 30, 60, 120, 300, 600, 1200, 1800, 3600},
 		}),
 	}
+	// What has counted nothing yet shows 0: of a series that begins at 1 no increase is seen.
+	for _, result := range []string{claimTaken, claimAgain, claimConflict, claimLost, claimNoHost} {
+		m.claims.WithLabelValues(result)
+	}
+	return m
 }
 
 func (m *metrics) register(registerer prometheus.Registerer) error {
@@ -66,10 +80,23 @@ func (m *metrics) recovery(r host.Recovery) { m.recovered[r].Inc() }
 func (m *metrics) claim(result string) { m.claims.WithLabelValues(result).Inc() }
 
 func (m *metrics) step(step string, took time.Duration) {
-	m.steps.WithLabelValues(step).Observe(took.Seconds())
+	m.steps.WithLabelValues(m.label(step)).Observe(max(0, took).Seconds())
 }
 
-func (m *metrics) failure(f *push.Failure) { m.failures.WithLabelValues(f.Step, string(f.Class)).Inc() }
+func (m *metrics) failure(f *push.Failure) {
+	m.failures.WithLabelValues(m.label(f.Step), string(f.Class)).Inc()
+}
+
+// label is a step's name, as long as there are few.
+func (m *metrics) label(step string) string {
+	m.naming.Lock()
+	defer m.naming.Unlock()
+	if !m.named[step] && len(m.named) >= maxSteps {
+		return "other"
+	}
+	m.named[step] = true
+	return step
+}
 
 func (m *metrics) nodeReady(took time.Duration) { m.readiness.Observe(took.Seconds()) }
 

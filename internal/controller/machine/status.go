@@ -161,7 +161,7 @@ func (r *Reconciler) emitTransitions(ctx context.Context, before, after *infrav1
 		ctrl.LoggerFrom(ctx).Info(t.Reason, "host", after.Status.HostName, "serverID", after.Status.ServerID, "message", t.Message)
 		switch t.Reason {
 		case infrav1.NodeReadyCondition:
-			r.metrics.nodeReady(r.Clock.Since(after.CreationTimestamp.Time))
+			r.metrics.nodeReady(waitedFor(before, r.Clock.Now()))
 		case infrav1.ReasonClaimLost:
 			r.metrics.claim(claimLost) // once it is written: a pass that fails comes again
 		}

@@ -24,7 +24,7 @@ const (
 
 func newMetrics() *metrics {
 	labels := []string{"namespace", "profile"}
-	return &metrics{
+	m := &metrics{
 		machines: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "macfleet_rollout_machines", Help: "Macs of a profile that were bootstrapped, by how they do in its rollout.",
 		}, append(labels, "state")),
@@ -35,6 +35,10 @@ func newMetrics() *metrics {
 			Name: "macfleet_rollout_turns_total", Help: "Turns that began: to bring a Mac to another revision, or to mend it.",
 		}, []string{"kind"}),
 	}
+	// Both show 0 from the start: of a series that begins at 1 no increase is seen.
+	m.turns.WithLabelValues(permitUpdates)
+	m.turns.WithLabelValues(permitMends)
+	return m
 }
 
 func (m *metrics) register(registerer prometheus.Registerer) error {
