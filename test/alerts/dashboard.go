@@ -22,10 +22,13 @@ type dashboard struct {
 	Title         string `json:"title"`
 	SchemaVersion int    `json:"schemaVersion"`
 	Templating    struct {
-		List []struct{ Name, Type, Definition string }
+		List []choice
 	}
 	Panels []panel
 }
+
+// choice is a variable of a dashboard. AllValue is what "All" stands for; empty: the values that there are.
+type choice struct{ Name, Type, Definition, AllValue string }
 
 type panel struct {
 	ID          int `json:"id"`

@@ -60,10 +60,29 @@ func (d dashboard) check(t *testing.T, p panel) {
 	}
 	for _, target := range p.Targets {
 		for _, used := range variable.FindAllStringSubmatch(target.Expr, -1) {
-			if !slices.ContainsFunc(d.Templating.List, func(v struct{ Name, Type, Definition string }) bool { return v.Name == used[1] }) {
+			if !slices.ContainsFunc(d.Templating.List, func(v choice) bool { return v.Name == used[1] }) {
 				t.Errorf("%s: %q uses $%s, which is no variable", d.Title, p.Title, used[1])
 			}
 		}
+	}
+}
+
+// Queues, memory and leaders are metrics of every controller that a Prometheus scrapes: "All" jobs are macfleet's.
+func TestAllJobsAreThoseOfTheManagers(t *testing.T) {
+	jobs := 0
+	for file, d := range dashboards(t) {
+		for _, v := range d.Templating.List {
+			if v.Name != "job" {
+				continue
+			}
+			jobs++
+			if v.AllValue != "" || !strings.Contains(v.Definition, "macfleet_") {
+				t.Errorf("%s: all of $job is %q, of %s", file, v.AllValue, v.Definition)
+			}
+		}
+	}
+	if jobs == 0 {
+		t.Error("no dashboard asks for jobs")
 	}
 }
 
