@@ -126,7 +126,11 @@ func (g ClusterInputs) Command(ctx context.Context, p *corev1.Pod, container str
 	if err != nil {
 		return vm.GuestCommand{}, err
 	}
-	return vm.GuestCommand{Argv: env.Argv(c, list), Env: list, Dir: c.WorkingDir, TTY: c.TTY}, nil
+	argv, err := env.Argv(c, list)
+	if err != nil {
+		return vm.GuestCommand{}, err
+	}
+	return vm.GuestCommand{Argv: argv, Env: list, Dir: c.WorkingDir, TTY: c.TTY}, nil
 }
 
 func (g ClusterInputs) facts() env.Facts {

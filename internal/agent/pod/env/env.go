@@ -59,7 +59,11 @@ const maxBytes = 1 << 20
 // something else when they could not be read.
 func Resolve(ctx context.Context, p *corev1.Pod, c corev1.Container, src Source, f Facts) ([]string, error) {
 	r := resolver{pod: p, container: c, src: src, facts: f, vars: map[string]string{}}
-	maps.Copy(r.vars, f.apiServer())
+	for name, value := range f.apiServer() {
+		if err := r.set(name, value); err != nil {
+			return nil, at(c, "environment", err)
+		}
+	}
 	for i, from := range c.EnvFrom {
 		if err := r.takeAll(ctx, from); err != nil {
 			return nil, at(c, fmt.Sprintf("envFrom[%d]", i), err)
@@ -79,7 +83,23 @@ type resolver struct {
 	src       Source
 	facts     Facts
 	vars      map[string]string
+	// size is what the variables take in a process, in bytes.
+	size int
 }
+
+// set sets a variable, as long as a process may have all of them.
+func (r *resolver) set(name, value string) error {
+	if old, there := r.vars[name]; there {
+		r.size -= sizeOf(name, old)
+	}
+	r.vars[name] = value
+	if r.size += sizeOf(name, value); r.size > maxBytes {
+		return wrong("with it the environment has more than %d bytes, which is what macOS allows", maxBytes)
+	}
+	return nil
+}
+
+func sizeOf(name, value string) int { return len(name) + len(value) + len("=\x00") }
 
 // takeAll lays all keys of one object over the variables so far.
 func (r *resolver) takeAll(ctx context.Context, from corev1.EnvFromSource) error {
@@ -90,7 +110,9 @@ func (r *resolver) takeAll(ctx context.Context, from corev1.EnvFromSource) error
 			return err
 		}
 		for k, v := range m.Data {
-			r.vars[from.Prefix+k] = v
+			if err := r.set(from.Prefix+k, v); err != nil {
+				return err
+			}
 		}
 	case from.SecretRef != nil:
 		s, err := r.secret(ctx, from.SecretRef.Name, from.SecretRef.Optional)
@@ -98,7 +120,9 @@ func (r *resolver) takeAll(ctx context.Context, from corev1.EnvFromSource) error
 			return err
 		}
 		for k, v := range s.Data {
-			r.vars[from.Prefix+k] = string(v)
+			if err := r.set(from.Prefix+k, string(v)); err != nil {
+				return err
+			}
 		}
 	default:
 		return wrong("it names neither a ConfigMap nor a Secret")
@@ -108,17 +132,15 @@ func (r *resolver) takeAll(ctx context.Context, from corev1.EnvFromSource) error
 
 // take sets one variable, unless its source is optional and not there.
 func (r *resolver) take(ctx context.Context, v corev1.EnvVar) error {
-	value, found := expand(v.Value, r.vars), true
+	value, err := expand(v.Value, r.vars)
+	found := true
 	if v.Value == "" && v.ValueFrom != nil {
-		var err error
-		if value, found, err = r.valueFrom(ctx, v.ValueFrom); err != nil {
-			return err
-		}
+		value, found, err = r.valueFrom(ctx, v.ValueFrom)
 	}
-	if found {
-		r.vars[v.Name] = value
+	if err != nil || !found {
+		return err
 	}
-	return nil
+	return r.set(v.Name, value)
 }
 
 func (r *resolver) valueFrom(ctx context.Context, from *corev1.EnvVarSource) (value string, found bool, err error) {
@@ -195,7 +217,6 @@ func Unreadable(kind, namespace, name string, optional bool, err error) error {
 
 // list checks what no process could be started with.
 func (r *resolver) list() ([]string, error) {
-	size := 0
 	list := make([]string, 0, len(r.vars))
 	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
 		if len(validation.IsRelaxedEnvVarName(name)) > 0 {
@@ -205,10 +226,6 @@ func (r *resolver) list() ([]string, error) {
 			return nil, at(r.container, "environment", wrong("the value of %s has a NUL byte, which no environment can hold", name))
 		}
 		list = append(list, name+"="+r.vars[name])
-		size += len(name) + len(r.vars[name]) + len("=\x00")
-	}
-	if size > maxBytes {
-		return nil, at(r.container, "environment", wrong("it has %d bytes, macOS allows %d", size, maxBytes))
 	}
 	return list, nil
 }

@@ -205,7 +205,17 @@ func TestResolveSaysWhatIsWrong(t *testing.T) {
 			"more than fits",
 			[]corev1.EnvFromSource{all("big", "", false)},
 			nil,
-			"container main, environment: it has 1048579 bytes, macOS allows 1048576",
+			"container main, envFrom[0]: with it the environment has more than 1048576 bytes, which is what macOS allows",
+		},
+		{
+			"a value that grows with each variable", nil,
+			[]corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 1<<16)}, {Name: "B", Value: strings.Repeat("$(A)", 1024)}, {Name: "B", Value: "short"}},
+			"container main, env[1] (B): it expands to more than 1048576 bytes, which is what macOS allows",
+		},
+		{
+			"many that fit alone", nil,
+			[]corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 1<<19)}, {Name: "B", Value: "$(A)"}, {Name: "A", Value: "short"}},
+			"container main, env[1] (B): with it the environment has more than 1048576 bytes, which is what macOS allows",
 		},
 		{
 			"a file", nil,
@@ -289,8 +299,8 @@ func TestExpand(t *testing.T) {
 		"": "", "plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$$(A)": "$(A)", "$$$(A)": "$1", "$(B)": "$(A)",
 		"$": "$", "a$": "a$", "$A": "$A", "$(A": "$(A", "$(none)": "$(none)", "$()": "empty", "$$": "$", "$é(A)": "$é(A)", "$(A$(A)": "$(A$(A)",
 	} {
-		if got := expand(in, vars); got != want {
-			t.Errorf("%q expands to %q, want %q", in, got, want)
+		if got, err := expand(in, vars); got != want || err != nil {
+			t.Errorf("%q expands to %q, %v, want %q", in, got, err, want)
 		}
 	}
 }
@@ -298,11 +308,19 @@ func TestExpand(t *testing.T) {
 func TestArgv(t *testing.T) {
 	c := corev1.Container{Command: []string{"/bin/sh", "-c"}, Args: []string{"echo $(A) $(NO) $$(A)"}}
 	want := []string{"/bin/sh", "-c", "echo x=y $(NO) $(A)"}
-	if d := cmp.Diff(want, Argv(c, []string{"A=x=y"})); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
+	got, err := Argv(c, []string{"A=x=y"})
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if got := Argv(corev1.Container{}, nil); len(got) != 0 {
-		t.Errorf("a container without a command has argv %q", got)
+	if got, err := Argv(corev1.Container{}, nil); len(got) != 0 || err != nil {
+		t.Errorf("a container without a command has argv %q, %v", got, err)
+	}
+	for name, args := range map[string][]string{"one argument": {strings.Repeat("$(A)", 64)}, "all arguments": slices.Repeat([]string{"$(A)"}, 64)} {
+		got, err := Argv(corev1.Container{Name: "main", Args: args}, []string{"A=" + strings.Repeat("x", maxBytes/32)})
+		var config *configError
+		if !errors.As(err, &config) || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+			t.Errorf("%s of twice what macOS allows: %d words, %v", name, len(got), err)
+		}
 	}
 }
 

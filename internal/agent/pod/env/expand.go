@@ -1,14 +1,16 @@
 package env
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // expand replaces $(NAME) by the value of NAME; a name that is not among vars is
-// left as it stands, and $$ is a dollar that begins nothing.
-func expand(s string, vars map[string]string) string {
+// left as it stands, and $$ is a dollar that begins nothing. Values may have references
+// themselves, each many times: what becomes longer than any process may have it is refused.
+func expand(s string, vars map[string]string) (string, error) {
 	return expandBy(s, func(name string) (string, bool) {
 		value, known := vars[name]
 		return value, known
@@ -16,16 +18,19 @@ func expand(s string, vars map[string]string) string {
 }
 
 // expandBy is expand with a function that knows the values.
-func expandBy(s string, valueOf func(name string) (string, bool)) string {
+func expandBy(s string, valueOf func(name string) (string, bool)) (string, error) {
 	var out strings.Builder
 	for {
 		i := strings.IndexByte(s, '$')
 		if i < 0 || i+1 == len(s) {
 			out.WriteString(s)
-			return out.String()
+			return out.String(), nil
 		}
 		out.WriteString(s[:i])
 		text, length := reference(s[i:], valueOf)
+		if out.Len()+len(text) > maxBytes {
+			return "", wrong("it expands to more than %d bytes, which is what macOS allows", maxBytes)
+		}
 		out.WriteString(text)
 		s = s[i+length:]
 	}
@@ -50,17 +55,29 @@ func reference(s string, valueOf func(name string) (string, bool)) (text string,
 
 // Argv is what a container executes: command, then args, with $(NAME) expanded
 // from env. It is empty when the container has neither, and so only lives as long
-// as its VM.
-func Argv(c corev1.Container, env []string) []string {
-	vars := variables(env)
-	argv := make([]string, 0, len(c.Command)+len(c.Args))
-	for _, part := range c.Command {
-		argv = append(argv, expand(part, vars))
+// as its VM. The error is a *ConfigError.
+func Argv(c corev1.Container, env []string) ([]string, error) {
+	argv, err := expandAll(slices.Concat(c.Command, c.Args), variables(env))
+	if err != nil {
+		return nil, at(c, "command and args", err)
 	}
-	for _, part := range c.Args {
-		argv = append(argv, expand(part, vars))
+	return argv, nil
+}
+
+// expandAll expands the words of a command.
+func expandAll(words []string, vars map[string]string) ([]string, error) {
+	expanded, size := make([]string, 0, len(words)), 0
+	for _, word := range words {
+		word, err := expand(word, vars)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(word) + len("\x00"); size > maxBytes {
+			return nil, wrong("they expand to more than %d bytes, which is what macOS allows", maxBytes)
+		}
+		expanded = append(expanded, word)
 	}
-	return argv
+	return expanded, nil
 }
 
 // variables are those of an environment, by name.

@@ -14,8 +14,8 @@ func TestStaticKnowsWhatTheContainerSpells(t *testing.T) {
 		{Name: "PORT", Value: "8080"},
 		{Name: "NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 	}
-	got := env.Static([]string{"curl", "localhost:$(PORT)", "[$(NAME)]", "$(OTHER)", "$$(PORT)"}, vars)
-	if want := []string{"curl", "localhost:8080", "[]", "$(OTHER)", "$(PORT)"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	got, err := env.Static([]string{"curl", "localhost:$(PORT)", "[$(NAME)]", "$(OTHER)", "$$(PORT)"}, vars)
+	if want := []string{"curl", "localhost:8080", "[]", "$(OTHER)", "$(PORT)"}; !slices.Equal(got, want) || err != nil {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }

@@ -31,7 +31,7 @@ func WithSubPaths(c corev1.Container, env []string) (corev1.Container, error) {
 // absolute or leads up.
 func subPath(expression string, vars map[string]string) (string, error) {
 	missing := ""
-	sub := expandBy(expression, func(name string) (string, bool) {
+	sub, err := expandBy(expression, func(name string) (string, bool) {
 		value, known := vars[name]
 		if !known && missing == "" {
 			missing = name
@@ -39,6 +39,8 @@ func subPath(expression string, vars map[string]string) (string, error) {
 		return value, known
 	})
 	switch {
+	case err != nil:
+		return "", err
 	case missing != "":
 		return "", wrong("there is no variable %q", missing)
 	case filepath.IsAbs(sub):

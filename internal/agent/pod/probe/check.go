@@ -36,7 +36,11 @@ func check(ctx context.Context, spec *corev1.Probe, c *corev1.Container, guest a
 	defer cancel()
 	switch {
 	case spec.Exec != nil:
-		return checkExec(ctx, env.Static(spec.Exec.Command, c.Env), guest, limit)
+		argv, err := env.Static(spec.Exec.Command, c.Env)
+		if err != nil {
+			return failure("command: %s", err), nil
+		}
+		return checkExec(ctx, argv, guest, limit)
 	case spec.HTTPGet != nil:
 		return checkHTTP(ctx, spec.HTTPGet, c, guest, limit)
 	case spec.TCPSocket != nil:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,13 +32,29 @@ type gathering struct {
 	src   Source
 	facts env.Facts
 	files payload
+	// room is how many bytes the Pod's files may still have.
+	room *int64
 	// refreshAt is when the first of its tokens is due; zero: there is none.
 	refreshAt time.Time
 }
 
-// gather reads what a volume is made of.
-func gather(ctx context.Context, p *corev1.Pod, v corev1.Volume, src Source, f env.Facts) (payload, time.Time, error) {
-	g := &gathering{pod: p, src: src, facts: f, files: payload{}}
+// MaxPayload is how many bytes the files may have that a Pod's volumes are made of from objects,
+// each path counted: twice that, as the old ones go after the new ones came, for two Pods is
+// the room that MaxMemory leaves on the RAM disk.
+const MaxPayload = 16 << 20
+
+// add is a file of the volume.
+func (g *gathering) add(path string, data []byte, m fs.FileMode) error {
+	if *g.room -= int64(len(data)); *g.room < 0 {
+		return wrong("the files of the Pod's volumes have more than %d bytes together", MaxPayload)
+	}
+	g.files[path] = file{data: data, mode: m}
+	return nil
+}
+
+// gather reads what a volume is made of, and lowers the room by it.
+func gather(ctx context.Context, p *corev1.Pod, v corev1.Volume, room *int64, src Source, f env.Facts) (payload, time.Time, error) {
+	g := &gathering{pod: p, src: src, facts: f, files: payload{}, room: room}
 	var err error
 	switch {
 	case v.ConfigMap != nil:
@@ -79,14 +96,15 @@ func (g *gathering) configMap(ctx context.Context, name string, items []corev1.K
 	if err != nil {
 		return env.Unreadable("ConfigMap", g.pod.Namespace, name, ptr.Deref(optional, false), err)
 	}
-	data := make(map[string][]byte, len(o.Data)+len(o.BinaryData))
-	for k, v := range o.Data {
-		data[k] = []byte(v)
+	names := slices.AppendSeq(slices.Collect(maps.Keys(o.Data)), maps.Keys(o.BinaryData))
+	value := func(key string) ([]byte, bool) {
+		if text, there := o.Data[key]; there {
+			return []byte(text), true
+		}
+		data, there := o.BinaryData[key]
+		return data, there
 	}
-	for k, v := range o.BinaryData {
-		data[k] = v
-	}
-	return g.keys(fmt.Sprintf("ConfigMap %s/%s", g.pod.Namespace, name), data, items, ptr.Deref(optional, false), m)
+	return g.keys(fmt.Sprintf("ConfigMap %s/%s", g.pod.Namespace, name), names, value, items, ptr.Deref(optional, false), m)
 }
 
 func (g *gathering) secret(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool, m fs.FileMode) error {
@@ -94,24 +112,30 @@ func (g *gathering) secret(ctx context.Context, name string, items []corev1.KeyT
 	if err != nil {
 		return env.Unreadable("Secret", g.pod.Namespace, name, ptr.Deref(optional, false), err)
 	}
-	return g.keys(fmt.Sprintf("Secret %s/%s", g.pod.Namespace, name), o.Data, items, ptr.Deref(optional, false), m)
+	value := func(key string) ([]byte, bool) {
+		data, there := o.Data[key]
+		return data, there
+	}
+	return g.keys(fmt.Sprintf("Secret %s/%s", g.pod.Namespace, name), slices.Collect(maps.Keys(o.Data)), value, items, ptr.Deref(optional, false), m)
 }
 
 // keys takes all keys of an object, or those that items name.
-func (g *gathering) keys(object string, data map[string][]byte, items []corev1.KeyToPath, optional bool, m fs.FileMode) error {
+func (g *gathering) keys(object string, names []string, value func(key string) ([]byte, bool), items []corev1.KeyToPath, optional bool, m fs.FileMode) error {
 	if len(items) == 0 {
-		for k, v := range data {
-			g.files[k] = file{data: v, mode: m}
+		for _, name := range names {
+			items = append(items, corev1.KeyToPath{Key: name, Path: name})
 		}
-		return nil
 	}
 	for _, item := range items {
-		value, ok := data[item.Key]
-		if !ok && !optional {
+		data, there := value(item.Key)
+		if !there && optional {
+			continue
+		}
+		if !there {
 			return fmt.Errorf("%s has no key %q", object, item.Key)
 		}
-		if ok {
-			g.files[item.Path] = file{data: value, mode: modeOr(item.Mode, m)}
+		if err := g.add(item.Path, data, modeOr(item.Mode, m)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -132,7 +156,9 @@ func (g *gathering) downward(items []corev1.DownwardAPIVolumeFile, m fs.FileMode
 		if err != nil {
 			return fmt.Errorf("path %q: %w", item.Path, err)
 		}
-		g.files[item.Path] = file{data: []byte(value), mode: modeOr(item.Mode, m)}
+		if err := g.add(item.Path, []byte(value), modeOr(item.Mode, m)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -146,9 +172,8 @@ func (g *gathering) token(ctx context.Context, t *corev1.ServiceAccountTokenProj
 	if err != nil {
 		return err
 	}
-	g.files[t.Path] = file{data: []byte(value), mode: m}
 	g.refreshAt = sooner(g.refreshAt, refreshAt)
-	return nil
+	return g.add(t.Path, []byte(value), m)
 }
 
 func sooner(a, b time.Time) time.Time {

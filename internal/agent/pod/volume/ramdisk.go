@@ -64,9 +64,8 @@ func (d Directory) Made() (string, bool) {
 const (
 	// sectorBytes is the unit in which hdiutil counts.
 	sectorBytes = 512
-	// defaultRAMBytes is enough for the Secrets of two Pods, which have a megabyte
-	// each at most, and leaves room for volumes in memory. macOS takes memory only for
-	// what is written.
+	// defaultRAMBytes is enough for the Secrets of two Pods, which MaxPayload bounds, and for
+	// volumes in memory. macOS takes memory only for what is written.
 	defaultRAMBytes = 256 << 20
 	// ramName is the volume's name.
 	ramName = "macfleet-secrets"

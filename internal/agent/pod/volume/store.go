@@ -143,8 +143,9 @@ func (s *Store) Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error) {
 	}
 	var due time.Time
 	var errs []error
+	room := int64(MaxPayload)
 	for _, v := range volumes {
-		at, err := s.refresh(ctx, p, d, v)
+		at, err := s.refresh(ctx, p, d, v, &room)
 		if err != nil {
 			errs = append(errs, of(v.Name, err))
 		}
@@ -154,8 +155,8 @@ func (s *Store) Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error) {
 }
 
 // refresh is Refresh of one volume.
-func (s *Store) refresh(ctx context.Context, p *corev1.Pod, d dirs, v corev1.Volume) (time.Time, error) {
-	files, due, err := gather(ctx, p, v, s.o.Source, s.o.Facts())
+func (s *Store) refresh(ctx context.Context, p *corev1.Pod, d dirs, v corev1.Volume, room *int64) (time.Time, error) {
+	files, due, err := gather(ctx, p, v, room, s.o.Source, s.o.Facts())
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -171,12 +172,13 @@ func (s *Store) refresh(ctx context.Context, p *corev1.Pod, d dirs, v corev1.Vol
 // before anything is written.
 func (s *Store) gatherAll(ctx context.Context, p *corev1.Pod) (map[string]payload, time.Time, error) {
 	made := map[string]payload{}
+	room := int64(MaxPayload)
 	var due time.Time
 	for _, v := range mounted(p) {
 		if !fromObjects(v) {
 			continue
 		}
-		files, at, err := gather(ctx, p, v, s.o.Source, s.o.Facts())
+		files, at, err := gather(ctx, p, v, &room, s.o.Source, s.o.Facts())
 		if err != nil {
 			return nil, time.Time{}, of(v.Name, err)
 		}

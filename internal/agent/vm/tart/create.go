@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -173,9 +174,30 @@ func (c config) refit() []string {
 	return nil
 }
 
+// maxConfig and maxManifest are far more than tart writes, in bytes. What a registry has
+// given may be of any size.
+const (
+	maxConfig   = 1 << 20
+	maxManifest = 8 << 20
+)
+
+// readAtMost reads a file that comes with an image, and refuses a longer one.
+func readAtMost(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		return nil, fmt.Errorf("%s is longer than %d bytes, as none of tart's is", path, most)
+	}
+	return data, err
+}
+
 // readConfig reads that of a machine or of an image, which becomes that of its clones.
 func readConfig(path string) (config, error) {
-	data, err := os.ReadFile(path)
+	data, err := readAtMost(path, maxConfig)
 	if err != nil {
 		return config{}, fmt.Errorf("reading a configuration: %w", err)
 	}

@@ -26,7 +26,7 @@ func (d *Driver) layers(image string) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(image, "disk.img")); !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	data, err := os.ReadFile(filepath.Join(image, "manifest.json"))
+	data, err := readAtMost(filepath.Join(image, "manifest.json"), maxManifest)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,11 @@
 package tart
 
 import (
+	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -33,5 +37,19 @@ func TestLeastMemory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A registry may give a configuration of any size.
+func TestAConfigurationIsReadWithinBounds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.json")
+	for size, says := range map[int]string{maxConfig: "", maxConfig + 1: "is longer than 1048576 bytes"} {
+		if err := os.WriteFile(file, append([]byte("{}"), bytes.Repeat([]byte(" "), size-len("{}"))...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := readConfig(file)
+		if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%d bytes: %v, want %q", size, err, says)
+		}
 	}
 }
