@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // file is one file of a volume that is made from objects.
@@ -36,7 +38,7 @@ const (
 )
 
 // check refuses paths that would leave the volume or hide what it is made of, and
-// those that are one to the file systems of macOS, which ignore case.
+// those that are one to the file systems of macOS, which ignore case and how a letter is composed.
 func (p payload) check() error {
 	spelled := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(p)) {
@@ -47,9 +49,9 @@ func (p payload) check() error {
 			if _, both := p[dir]; both && dir != name {
 				return wrong("path %q is a file and a directory", dir)
 			}
-			folded := strings.ToLower(dir)
+			folded := strings.ToLower(norm.NFC.String(dir))
 			if other, there := spelled[folded]; there && other != dir {
-				return wrong("paths %q and %q differ in case only, and are one file on a Mac: rename one, or choose by items", other, dir)
+				return wrong("paths %q and %q differ only in case or in how a letter is composed, and are one file on a Mac: rename one, or choose by items", other, dir)
 			}
 			spelled[folded] = dir
 		}
@@ -100,10 +102,10 @@ func (p payload) swap(dir *os.Root, now time.Time) error {
 // finish makes the links that users see and removes what is not in the payload. It
 // also mends what an interrupted swap left.
 func (p payload) finish(dir *os.Root, stamp string) error {
-	names := map[string]bool{}
+	names, listed := map[string]bool{}, map[string]bool{}
 	for name := range p {
 		first, _, _ := strings.Cut(name, "/")
-		names[first] = true
+		names[first], listed[decomposed(first)] = true, true
 	}
 	for name := range names {
 		target := path.Join(dataLink, name)
@@ -119,7 +121,7 @@ func (p payload) finish(dir *os.Root, stamp string) error {
 		return fmt.Errorf("listing the volume: %w", err)
 	}
 	for _, e := range entries {
-		if keep := e.Name() == dataLink || e.Name() == stamp || names[e.Name()]; keep {
+		if keep := e.Name() == dataLink || e.Name() == stamp || listed[decomposed(e.Name())]; keep {
 			continue
 		}
 		if err := dir.RemoveAll(e.Name()); err != nil {
@@ -128,6 +130,9 @@ func (p payload) finish(dir *os.Root, stamp string) error {
 	}
 	return nil
 }
+
+// decomposed is a name as HFS+, the RAM disks' file system, lists it, whatever it was made as.
+func decomposed(name string) string { return norm.NFD.String(name) }
 
 // relink points name to target at once, by way of a link of the name next.
 func relink(dir *os.Root, target, next, name string) error {
@@ -181,12 +186,16 @@ func (f file) write(dir *os.Root, name string) error {
 // isIn reports whether the directory stamp holds exactly the payload. A file that
 // cannot be read counts as another one.
 func (p payload) isIn(dir *os.Root, stamp string) bool {
+	wanted := map[string]file{}
+	for name, f := range p {
+		wanted[decomposed(name)] = f
+	}
 	found := 0
 	err := fs.WalkDir(dir.FS(), stamp, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		want, ok := p[strings.TrimPrefix(name, stamp+"/")]
+		want, ok := wanted[decomposed(strings.TrimPrefix(name, stamp+"/"))]
 		if !ok || !want.is(dir, name) {
 			return errDiffers
 		}

@@ -22,17 +22,20 @@ func Allowed(p string, list []string) bool {
 	return ok
 }
 
-// prefixOf returns the directory of the list that p is in.
+// prefixOf returns the outermost directory of the list that p is in: a guest that has an outer
+// one may have put a link in the place of an inner one.
 func prefixOf(p string, list []string) (string, bool) {
 	if !filepath.IsAbs(p) || hasDots(p) {
 		return "", false
 	}
+	outermost, found := "", false
 	for _, prefix := range list {
-		if filepath.IsAbs(prefix) && within(filepath.Clean(p), filepath.Clean(prefix)) {
-			return filepath.Clean(prefix), true
+		prefix = filepath.Clean(prefix)
+		if filepath.IsAbs(prefix) && within(filepath.Clean(p), prefix) && (!found || len(prefix) < len(outermost)) {
+			outermost, found = prefix, true
 		}
 	}
-	return "", false
+	return outermost, found
 }
 
 func hasDots(p string) bool { return slices.Contains(strings.Split(p, "/"), "..") }

@@ -30,6 +30,22 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+// A guest that had the outer directory left a link where the inner one was.
+func TestAnInnerDirectoryOfTheListLeadsNowhereElse(t *testing.T) {
+	b := newBench(t)
+	inner, elsewhere := filepath.Join(b.allowed, "cache"), t.TempDir()
+	if err := os.Symlink(elsewhere, inner); err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range [][]string{{inner, b.allowed}, {b.allowed, inner}} {
+		b.o.HostPaths = list
+		_, err := b.SetUp(t.Context(), aPod([]corev1.Volume{hostDir("v", inner)}, mount("v", "/v")), Mode{})
+		if err == nil || !strings.Contains(err.Error(), "leads out of "+b.allowed) {
+			t.Errorf("with %q: %v", list, err)
+		}
+	}
+}
+
 func TestDirectoryOrCreate(t *testing.T) {
 	b := newBench(t)
 	kind := corev1.HostPathDirectoryOrCreate

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,16 +255,27 @@ func TestSetUpSaysWhatIsWrong(t *testing.T) {
 		m.SubPath = path
 		return m
 	}
+	b.shelf.secrets["big"] = map[string][]byte{"k": make([]byte, 1<<20)}
+	b.shelf.configMaps["big"] = &corev1.ConfigMap{Data: map[string]string{"k": strings.Repeat("x", 1<<20)}}
+	many, projected := secret("v", "big"), volumeOf("v", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}})
+	for i := range 17 {
+		item := corev1.KeyToPath{Key: "k", Path: strconv.Itoa(i)}
+		many.Secret.Items = append(many.Secret.Items, item)
+		source := &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "big"}, Items: []corev1.KeyToPath{item}}
+		projected.Projected.Sources = append(projected.Projected.Sources, corev1.VolumeProjection{ConfigMap: source})
+	}
 	for _, c := range []struct {
 		name   string
 		volume corev1.Volume
 		mount  corev1.VolumeMount
 		want   string
 	}{
+		{"one key at many paths", many, mount("v", "/v"), "volume v: the files of the Pod's volumes have more than 16777216 bytes together"},
+		{"one object many times", projected, mount("v", "/v"), "volume v: sources[16]: the files of the Pod's volumes have more than 16777216 bytes together"},
 		{"a missing Secret", secret("v", "gone"), mount("v", "/v"), "volume v: Secret build/gone does not exist"},
 		{"a missing ConfigMap", configMap("v", "gone"), mount("v", "/v"), "volume v: ConfigMap build/gone does not exist"},
 		{"a missing key", items(configMap("v", "m"), "none", "x"), mount("v", "/v"), `volume v: ConfigMap build/m has no key "none"`},
-		{"keys of one file", secret("v", "twins"), mount("v", "/v"), `volume v: paths "KEY" and "key" differ in case only, and are one file on a Mac: rename one, or choose by items`},
+		{"keys of one file", secret("v", "twins"), mount("v", "/v"), `volume v: paths "KEY" and "key" differ only in case or in how a letter is composed, and are one file on a Mac: rename one, or choose by items`},
 		{"a path out of the volume", items(configMap("v", "m"), "conf", "../../x"), mount("v", "/v"), `volume v: path "../../x" must be relative and without . or ..`},
 		{"an absolute path", items(configMap("v", "m"), "conf", "/etc/x"), mount("v", "/v"), `volume v: path "/etc/x" must be relative and without . or ..`},
 		{"a hostPath elsewhere", hostDir("v", "/etc"), mount("v", "/v"), "volume v: hostPath /etc is not below a directory that this node allows"},
