@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -57,5 +59,26 @@ func TestOwnDirs(t *testing.T) {
 		if !slices.Contains(own, dir) {
 			t.Errorf("%s is not among %q", dir, own)
 		}
+	}
+}
+
+// A roll-out points the link at the next build while the agent still runs.
+func TestShimsAreOfTheAgentsOwnBuild(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	build, current := filepath.Join(dir, "a"), filepath.Join(dir, "current")
+	if err := os.WriteFile(build, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a", current); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ownFile(func() (string, error) { return current, nil }); err != nil || got != build {
+		t.Errorf("%q, %v; want %q", got, err, build)
+	}
+	if _, err := ownFile(func() (string, error) { return filepath.Join(dir, "gone"), nil }); err == nil {
+		t.Error("a file that is not there is found")
 	}
 }

@@ -38,9 +38,9 @@ type podParts struct {
 
 // pods puts them together.
 func (a *agent) pods(client kube.Client, events record.EventRecorder, self node.Self, driver watchedEnds, slots *slot.Gate, host eviction.Host) (podParts, error) {
-	executable, err := os.Executable()
+	executable, err := ownFile(os.Executable)
 	if err != nil {
-		return podParts{}, fmt.Errorf("finding our own file, which runs VMs: %w", err)
+		return podParts{}, err
 	}
 	home, err := tartHome(a.o, a.config)
 	if err != nil {
@@ -91,6 +91,19 @@ func (a *agent) pods(client kube.Client, events record.EventRecorder, self node.
 		Log:         a.log,
 	})
 	return p, nil
+}
+
+// ownFile is this build's file. macOS names the program of a process as it was started: by a
+// link, which a roll-out points at the next build while this one still starts shims.
+func ownFile(executable func() (string, error)) (string, error) {
+	path, err := executable()
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding our own file, which runs VMs: %w", err)
+	}
+	return path, nil
 }
 
 // ownDirs are what no guest may share, whatever a profile allows: our own files, the

@@ -70,3 +70,11 @@ func TestReadDisk(t *testing.T) {
 		}
 	}
 }
+
+// lsof fails where it may not look at some process, and tells of the others.
+func TestWhatAFailedCommandPrintedIsKept(t *testing.T) {
+	out, err := Commands{}.Run(t.Context(), "sh", "-c", "echo some; exit 1")
+	if err == nil || out != "some\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}

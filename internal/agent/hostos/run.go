@@ -17,7 +17,7 @@ import (
 // commandTimeout bounds each command; all of them answer at once on a sane host.
 const commandTimeout = 10 * time.Second
 
-// Runner runs one command and returns what it printed.
+// Runner runs one command and returns what it printed, also where it failed.
 type Runner interface {
 	Run(ctx context.Context, name string, args ...string) (string, error)
 }
@@ -31,7 +31,7 @@ func (Commands) Run(ctx context.Context, name string, args ...string) (string, e
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
-		return "", fmt.Errorf("running %s: %w", strings.Join(append([]string{name}, args...), " "), err)
+		err = fmt.Errorf("running %s: %w", strings.Join(append([]string{name}, args...), " "), err)
 	}
-	return string(out), nil
+	return string(out), err
 }
