@@ -225,7 +225,7 @@ func (t *trial) first(ctx context.Context) error {
 	case f.OSVersion == "" || f.Serial == "":
 		return errors.New("it names no version of macOS, or no serial number: nothing was changed: is it a Mac?")
 	case f.FileVault == remote.On:
-		return errors.New("FileVault is on, so that it does not come back from a reboot without a person: nothing was changed: turn it off, or have the Mac reinstalled")
+		return errors.New("FileVault is on, or comes with the next login, so that the Mac does not come back from a reboot without a person: nothing was changed: turn it off, or have the Mac reinstalled")
 	}
 	if err := t.mayConverge(ctx); err != nil {
 		return err

@@ -20,7 +20,7 @@ func (p push) preflight(ctx context.Context, facts Facts) error {
 	case facts.VirtualMachine:
 		return unfit(infrav1.ReasonWrongHardware, "a virtual machine answers at %s, not a Mac: guests cannot run in it", p.Target.Address)
 	case facts.FileVault:
-		return unfit(infrav1.ReasonFileVault, "FileVault is on: after a power cut nobody comes in before a person types a password; run sudo fdesetup disable on the Mac, or wipe it")
+		return unfit(infrav1.ReasonFileVault, "FileVault is on, or comes with the next login: after a power cut nobody comes in before a person types a password; run sudo fdesetup disable on the Mac, or wipe it")
 	}
 	err := p.recordHardware(ctx, infrav1.HostHardware{Serial: facts.Serial, PlatformUUID: facts.PlatformUUID})
 	if other, is := errors.AsType[*host.OtherHardwareError](err); is {

@@ -110,3 +110,17 @@ func FuzzParseFacts(f *testing.F) {
 		}
 	})
 }
+
+func TestAFileVaultThatComesCountsAsOn(t *testing.T) {
+	for said, want := range map[string]Switch{
+		"FileVault is Off.": Off, "FileVault is On.": On,
+		"FileVault is Off. Deferred enablement appears to be active for user 'm1'.": On,
+		"FileVault is Off, but will be enabled after the next restart.":             On,
+		"fdesetup: not found": "",
+	} {
+		var f Facts
+		if known := f.setFileVault(said); known != (want != "") || f.FileVault != want {
+			t.Errorf("%q: %q, %t", said, f.FileVault, known)
+		}
+	}
+}

@@ -252,12 +252,13 @@ func (f *Facts) setDisk(value string) bool {
 	return false
 }
 
+// setFileVault: what is not clearly off counts as on, as one that comes with the next login.
 func (f *Facts) setFileVault(value string) bool {
 	switch {
-	case strings.HasPrefix(value, "FileVault is On"):
-		f.FileVault = On
-	case strings.HasPrefix(value, "FileVault is Off"):
+	case value == "FileVault is Off.":
 		f.FileVault = Off
+	case strings.HasPrefix(value, "FileVault is "):
+		f.FileVault = On
 	default:
 		return false
 	}

@@ -124,7 +124,7 @@ kern.bootsessionuuid) echo ABC ;; *) echo "unknown oid" >&2; exit 1 ;; esac`)
 		b.stub("ioreg", `printf '+-o Mac14,3\n    {\n      "IOPlatformUUID" = "U-1"\n      "IOPlatformSerialNumber" = "C07\\X"\n    }\n'`)
 		b.stub("df", `[ "$2" = / ] || exit 1
 printf 'Filesystem 1024-blocks Used Available Capacity iused ifree %%iused Mounted on\n/dev/disk3s5 200 100 50 67%% 1 2 0%% /\n'`)
-		b.stub("fdesetup", `echo "FileVault is On."`)
+		b.stub("fdesetup", `printf "FileVault is Off.\nDeferred enablement appears to be active for user 'm1'.\n"`)
 		b.stub("stat", "echo m1")
 		for _, dir := range []string{buildA, buildB} {
 			if err := os.MkdirAll(b.path("usr/local/libexec/macfleet/"+dir), 0o755); err != nil {

@@ -101,8 +101,8 @@ func fileVault(ctx context.Context, x *exam) Finding {
 	case err != nil:
 		return unseen(err)
 	case on:
-		return problem("FileVault is on",
-			"after each boot the Mac waits for somebody to type a password, without SSH and without guests", "turn it off: sudo fdesetup disable")
+		return problem("FileVault is on, or comes with the next login",
+			"after each boot the Mac waits for somebody to type a password, without SSH and without guests", "turn it off: sudo fdesetup disable, and take a profile off that wants it")
 	}
 	return well("FileVault is off")
 }

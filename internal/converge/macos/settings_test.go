@@ -59,6 +59,7 @@ func TestParseFileVault(t *testing.T) {
 		"FileVault is Off.\n": false,
 		"FileVault is On.\n":  true,
 		"FileVault is Off.\nEncryption in progress: Percent completed = 3\n":           true,
+		"FileVault is Off.\nDeferred enablement appears to be active for user 'm1'.\n": true,
 		"FileVault is Off, but will be enabled after the next restart.\n":              true,
 		"FileVault is On.\nDecryption in progress: Percent completed = 90\nwhatever\n": true,
 	} {

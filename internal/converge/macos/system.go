@@ -21,7 +21,8 @@ const (
 )
 
 // FileVault implements System. What is not clearly off counts as on: a disk that
-// is being encrypted asks for a password at the next boot.
+// is being encrypted asks for a password at the next boot, and a deferred FileVault is
+// turned on by the next login or logout of its user, as those that converge brings about.
 func (localSystem) FileVault(ctx context.Context) (bool, error) {
 	out, err := run(ctx, fdesetupCommand, "status")
 	if err != nil {
@@ -34,7 +35,8 @@ func parseFileVault(text string) (bool, error) {
 	if !strings.Contains(text, "FileVault is ") {
 		return false, fmt.Errorf("fdesetup says %q", firstLine(text))
 	}
-	off := firstLine(text) == "FileVault is Off." && !strings.Contains(text, "in progress")
+	coming := strings.Contains(text, "in progress") || strings.Contains(text, "Deferred enablement")
+	off := firstLine(text) == "FileVault is Off." && !coming
 	return !off, nil
 }
 

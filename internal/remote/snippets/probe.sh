@@ -16,7 +16,7 @@ done
 disk=$(df -k /System/Volumes/Data) || disk=$(df -k /)
 say disk "${disk##*
 }"
-say filevault "$(fdesetup status)"
+say filevault "$(echo $(fdesetup status))" # in one line
 say console "$(stat -f %Su /dev/console)"
 say user "$(id -un)"
 say client "${SSH_CONNECTION%% *}"

@@ -198,6 +198,9 @@ func fdesetup(c *call) int {
 		return c.unmodelled(strings.Join(c.args, " "))
 	}
 	fmt.Fprintf(c.out, "FileVault is %s.\n", map[bool]string{true: "On", false: "Off"}[c.world.Facts.FileVault])
+	if user := c.world.Facts.FileVaultDeferredFor; user != "" {
+		fmt.Fprintf(c.out, "Deferred enablement appears to be active for user '%s'.\n", user)
+	}
 	return 0
 }
 

@@ -70,6 +70,8 @@ type Facts struct {
 	VirtualMachine bool `json:"virtualMachine,omitempty"`
 	// FileVault is what fdesetup reports.
 	FileVault bool `json:"fileVault,omitempty"`
+	// FileVaultDeferredFor is whose next login or logout turns FileVault on.
+	FileVaultDeferredFor string `json:"fileVaultDeferredFor,omitempty"`
 	// NoConsole keeps a console session from coming up: /dev/console belongs to
 	// root and the gui domain does not exist.
 	NoConsole bool `json:"noConsole,omitempty"`
