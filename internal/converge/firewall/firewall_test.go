@@ -121,6 +121,7 @@ func TestTheRulesThemselvesAreRight(t *testing.T) {
 func TestSpellingDoesNotCount(t *testing.T) {
 	for _, c := range [][2]string{
 		{"pass in quick inet proto udp from 192.168.64.0/24 to 192.168.64.1 port = 53 no state", "  pass   in quick inet proto 17 from 192.168.64.0/24 to 192.168.64.1/32 port = 53 no state "},
+		{"pass in quick inet proto tcp from any to any port 8080:8080 no state", "pass in quick inet proto tcp from any to any port = 8080 no state"},
 		{"block drop in quick on bridge100 inet6 all", "block in quick on bridge100 inet6 from any to any"},
 		{"pass in quick on bridge100 inet6 proto icmp6 all icmp6-type neighbrsol keep state", "pass in quick on bridge100 inet6 proto ipv6-icmp from any to any icmp6-type 135 keep state"},
 		{"pass out quick inet from any to 10.0.0.0/8 keep state", "pass out quick inet from 0.0.0.0/0 to 10.0.0.0/8 flags S/SA keep state"},
@@ -160,7 +161,8 @@ func TestJudgeFindsWhatWasChanged(t *testing.T) {
 		}, "in the place"},
 		"not quick":  {func(l []string) []string { return replaceIn(l, "block drop in quick", "block drop in") }, "not ours"},
 		"not in":     {func(l []string) []string { return replaceIn(l, "block drop in quick", "block drop out quick") }, "192.0.2.4 is open"},
-		"one port":   {func(l []string) []string { return replaceIn(l, "port = 53", "port = 54") }, "in the place"},
+		"one port":   {func(l []string) []string { return replaceIn(l, "port 53:53", "port 54:54") }, "in the place"},
+		"more ports": {func(l []string) []string { return replaceIn(l, "port 53:53", "port 53:54") }, "not ours"},
 		"negated":    {func(l []string) []string { return replaceIn(l, "to 10.0.0.0/8", "to ! 10.0.0.0/8") }, "not ours"},
 		"a table":    {func(l []string) []string { return replaceIn(l, "to 10.0.0.0/8", "to <open>") }, "not ours"},
 		"only tcp":   {func(l []string) []string { return replaceIn(l, "to 10.0.0.0/8", "to 10.0.0.0/8 flags S/SA") }, "in the place"},

@@ -100,11 +100,13 @@ func (r Rule) peers() string {
 	return "from " + peer(r.From, r.FromPort) + " to " + peer(r.To, r.ToPort)
 }
 
+// peer gives a port as a range of one: pfctl prints a single port by the name of its
+// service where it has one, and some names stand for several ports. Ranges it prints in numbers.
 func peer(host string, port int) string {
 	if port == 0 {
 		return host
 	}
-	return fmt.Sprintf("%s port = %d", host, port)
+	return fmt.Sprintf("%s port %d:%d", host, port, port)
 }
 
 // network is a network as pfctl prints it: a single address without its length,
@@ -279,15 +281,21 @@ func (p *parser) named(names map[string]string) string {
 func (p *parser) peer() (host string, port int) {
 	host = p.host()
 	if p.skip("port") {
-		p.expect("=")
-		word := p.next()
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 || n > 65535 {
-			p.fail(word)
-		}
-		port = n
+		port = p.port()
 	}
 	return host, port
+}
+
+// port reads one port, as N:N or = N.
+func (p *parser) port() int {
+	single := p.skip("=")
+	word := p.next()
+	first, last, ranged := strings.Cut(word, ":")
+	n, err := strconv.Atoi(first)
+	if err != nil || n < 1 || n > 65535 || ranged == single || ranged && first != last {
+		p.fail(word)
+	}
+	return n
 }
 
 func (p *parser) host() string {

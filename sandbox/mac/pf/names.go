@@ -1,13 +1,17 @@
 package pf
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
-// services are the names rules and print-outs use for ports.
-func services() map[string]int {
-	return map[string]int{
-		"ftp": 21, "ssh": 22, "telnet": 23, "smtp": 25, "domain": 53, "bootps": 67, "bootpc": 68, "tftp": 69,
-		"http": 80, "ntp": 123, "https": 443, "submission": 587, "rfb": 5900, "mdns": 5353,
-		"dhcpv6-client": 546, "dhcpv6-server": 547,
+// services are the names rules and print-outs use for ports. A name that stands for several
+// is read as the first of them.
+func services() map[string][]int {
+	return map[string][]int{
+		"ftp": {21}, "ssh": {22}, "telnet": {23}, "smtp": {25}, "domain": {53}, "bootps": {67}, "bootpc": {68}, "tftp": {69},
+		"http": {80}, "ntp": {123}, "https": {443}, "submission": {587}, "rfb": {5900}, "mdns": {5353},
+		"dhcpv6-client": {546}, "dhcpv6-server": {547}, "http-alt": {591, 8008, 8080},
 	}
 }
 
@@ -15,8 +19,8 @@ func serviceName(proto string, port int) string {
 	if proto != "tcp" && proto != "udp" {
 		return ""
 	}
-	for name, n := range services() {
-		if n == port {
+	for name, ports := range services() {
+		if slices.Contains(ports, port) {
 			return name
 		}
 	}

@@ -182,8 +182,8 @@ func (p *parser) portRange(op, from, to string) (port, error) {
 }
 
 func (p *parser) portNumber(word string) (int, error) {
-	if n, ok := services()[word]; ok {
-		return n, nil
+	if ports, ok := services()[word]; ok {
+		return ports[0], nil
 	}
 	n, err := strconv.Atoi(word)
 	switch {

@@ -29,8 +29,8 @@ func StockFiles() map[string]string {
 func serviceFile() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(services())) {
-		for _, proto := range []string{"tcp", "udp"} {
-			fmt.Fprintf(&b, "%-16s%d/%s\n", name, services()[name], proto)
+		for _, port := range services()[name] {
+			fmt.Fprintf(&b, "%-16s%d/tcp\n%-16s%d/udp\n", name, port, name, port)
 		}
 	}
 	return b.String()
