@@ -4,10 +4,12 @@
 package screen
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -57,12 +59,45 @@ const (
 // Clean is a text without what a terminal obeys. A guest's last words reach an operator's
 // screen, in the status of its Pod: they must neither clear it nor forge lines.
 func Clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+	return strings.Map(printable, text)
+}
+
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return unicode.ReplacementChar
+}
+
+// Cleaned passes on what is written to it as Clean leaves it, but for ends of lines and tabs. A
+// rune whose end is written later comes with that.
+func Cleaned(w io.Writer) io.Writer { return &cleaned{to: w} }
+
+type cleaned struct {
+	to      io.Writer
+	partial []byte
+}
+
+// Write implements io.Writer.
+func (c *cleaned) Write(data []byte) (int, error) {
+	text := append(c.partial, data...)
+	whole := len(text)
+	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
+		if start := len(text) - back; utf8.RuneStart(text[start]) {
+			if !utf8.FullRune(text[start:]) {
+				whole = start
+			}
+			break
+		}
+	}
+	c.partial = bytes.Clone(text[whole:])
+	_, err := io.WriteString(c.to, strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
 			return r
 		}
-		return unicode.ReplacementChar
-	}, text)
+		return printable(r)
+	}, string(text[:whole])))
+	return len(data), err
 }
 
 // Paint colours a text, where there are colours, and cleans it everywhere.

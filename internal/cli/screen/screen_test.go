@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -84,5 +85,18 @@ func TestPaint(t *testing.T) {
 	}
 	if got := (Screen{Colour: true}).Paint("x", Bad); got != "\x1b[31mx\x1b[0m" {
 		t.Errorf("with colours: %q", got)
+	}
+}
+
+func TestCleanedKeepsWhatATerminalObeysAway(t *testing.T) {
+	var out strings.Builder
+	w := Cleaned(&out)
+	for _, part := range []string{"a\x1b[2J\tb\n\xc3", "\xbc \xff\r", "\xe2\x82", "\xac\n"} {
+		if n, err := io.WriteString(w, part); n != len(part) || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if got, want := out.String(), "a\ufffd[2J\tb\n\u00fc \ufffd\ufffd\u20ac\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
