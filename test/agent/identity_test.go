@@ -254,6 +254,10 @@ func disguises(s *identityStage) {
 		"its providerID":         {as(""), "providerID"},
 		"its system":             {func(n *corev1.Node) { n.Labels["kubernetes.io/os"] = "linux" }, "is a Mac's"},
 		"Cluster API's own":      {func(n *corev1.Node) { n.Annotations = map[string]string{"cluster.x-k8s.io/machine": "x"} }, "which Machine it is of"},
+		"its fleet":              {func(n *corev1.Node) { n.Labels["tuist.dev/fleet"] = "x" }, "which Pods come to it"},
+		"its name's label":       {func(n *corev1.Node) { n.Labels["kubernetes.io/hostname"] = "x" }, "which Pods come to it"},
+		"another fleet's label":  {func(n *corev1.Node) { n.Labels["team"] = "ios" }, "which Pods come to it"},
+		"a label that it has":    {func(n *corev1.Node) { delete(n.Labels, "tuist.dev/fleet") }, "which Pods come to it"},
 		"another Mac's identity": {as("scw-applesilicon://fr-par-1/99999999-9999-4999-8999-999999999999"), "providerID"},
 	} {
 		s.Run("changes "+what, func(t *testing.T) {
@@ -261,6 +265,12 @@ func disguises(s *identityStage) {
 			s.refused(s.edit(agent, mac.machine.Name, c.change), c.says)
 		})
 	}
+	s.Run("changes a label with its status", func(t *testing.T) {
+		s := s.on(t)
+		n := &corev1.Node{}
+		s.must(s.admin.Get(s.Context(), client.ObjectKey{Name: mac.machine.Name}, n))
+		s.refused(patchStatus(s, agent, n, func() { n.Labels["team"] = "ios" }), "which Pods come to it")
+	})
 	// A linux node that makes itself the Mac of a Host.
 	linux := s.asNode("linux-2")
 	s.must(linux.Create(s.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "linux-2", Labels: map[string]string{"kubernetes.io/os": "linux"}}}))
