@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -63,6 +64,24 @@ func TestDashboardsAreAskedFor(t *testing.T) {
 		var dashboard struct{ UID string }
 		if err := json.Unmarshal([]byte(text), &dashboard); err != nil || dashboard.UID == "" {
 			t.Errorf("%s: uid %q, %v", name, dashboard.UID, err)
+		}
+	}
+}
+
+// Values are merged: what is said beside a default would not take it away.
+func TestAServiceMonitorVerifiesWhereItIsSaidHow(t *testing.T) {
+	for tls, want := range map[string]map[string]any{"": {"insecureSkipVerify": true}, "serverName=a.example": {"serverName": "a.example"}} {
+		values := []string{"manager.metricsService=true", "monitoring.serviceMonitor.enabled=true"}
+		if tls != "" {
+			values = append(values, "manager.metricsCertSecret=b", "monitoring.serviceMonitor.tlsConfig."+tls)
+		}
+		monitor := named(objects(t, set(values...)...), "ServiceMonitor", "macfleet")
+		if monitor == nil {
+			t.Fatal("no ServiceMonitor")
+		}
+		endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+		if got := endpoints[0].(map[string]any)["tlsConfig"]; !reflect.DeepEqual(got, any(want)) {
+			t.Errorf("%q: tlsConfig %v, want %v", tls, got, want)
 		}
 	}
 }

@@ -91,6 +91,7 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"tart from anybody":            {[]string{zone, "fleets.builders.profile.tart.version=2.30.0", "fleets.builders.profile.tart.sha256=" + strings.Repeat("0", 64), "fleets.builders.profile.tart.source=http://a/t.tgz"}, "fleets/builders/profile/tart/source"},
 		"API server without TLS":       {[]string{"manager.apiServerURL=http://api.example:6443"}, "https://host[:port]"},
 		"API server without a scheme":  {[]string{"manager.apiServerURL=api.example:6443"}, "https://host[:port]"},
+		"API server inside, in full":   {[]string{"manager.apiServerURL=https://kubernetes.default.svc.cluster.local:443"}, "names a Service, which a Mac cannot reach"},
 		"API server inside":            {[]string{"manager.apiServerURL=https://kubernetes.default.svc"}, "names a Service, which a Mac cannot reach"},
 		"image misspelt":               {[]string{"manager.image.name=ours"}, "'name' not allowed"},
 		"image's digest":               {[]string{"manager.image.digest=v1"}, "manager/image/digest"},
@@ -126,6 +127,7 @@ func TestSenseIsNotRefused(t *testing.T) {
 	for name, values := range map[string][]string{
 		"API server with a port":  {"manager.apiServerURL=https://api.example:6443"},
 		"API server by IPv6":      {"manager.apiServerURL=https://[2001:db8::1]:6443"},
+		"API server in .svc.":     {"manager.apiServerURL=https://k8s.svc.example.com:6443"},
 		"API server below a path": {"manager.apiServerURL=https://rancher.example/k8s/clusters/c-1"},
 		"shortest pool":           {"pool.prefix=ab-"},
 		"no OS, no type":          {"fleets.a.zone=fr-par-1", "fleets.a.os=", "fleets.a.type="},

@@ -30,6 +30,17 @@ func TestRequirement004_TheVersionThatIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A commit or a date may consist of digits, and is a name all the same.
+func TestAVersionOfDigitsIsAString(t *testing.T) {
+	profile := named(objects(t, append(set("fleets.builders.zone=fr-par-1"), "--set-string", "manager.agentVersion=20261103")...), "MacNodeProfile", "macfleet-builders")
+	if profile == nil {
+		t.Fatal("no profile")
+	}
+	if got, _, err := unstructured.NestedString(profile.Object, "spec", "agentVersion"); err != nil || got != "20261103" {
+		t.Errorf("agentVersion is %q, %v", got, err)
+	}
+}
+
 func TestAnOldKubernetesIsRefused(t *testing.T) {
 	for version, want := range map[string]string{"1.32.9": "chart requires kubeVersion: >=1.33.0-0", "1.33.0": "", "1.36.4-eks-1": ""} {
 		_, refusal, err := render(t.Context(), "--kube-version", version)
