@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,6 +82,9 @@ type watch struct {
 
 // look judges one more: whether the wait is over, and what refuses the deletion.
 func (w *watch) look(left uninstall.Left, failed error) (over bool, refusal error) {
+	if w.looks > 0 && refusedByRights(failed) {
+		return true, notDeleted(append([]string{"this Job's rights were taken away, as Helm does once its own --timeout is over"}, w.left...))
+	}
 	if failed != nil {
 		w.failures++
 		w.left = []string{failed.Error()}
@@ -95,6 +99,10 @@ func (w *watch) look(left uninstall.Left, failed error) (over bool, refusal erro
 		return true, notDeleted(left.Stays)
 	}
 	return left.Nothing(), nil
+}
+
+func refusedByRights(err error) bool {
+	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err)
 }
 
 // cutOff is why a wait ended too early: its time was up, or somebody ended it.

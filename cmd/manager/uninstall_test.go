@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,14 +12,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/uninstall"
 )
 
 // Somebody deleted the CRDs: nothing is left, and what cannot be read is no such answer.
@@ -150,6 +154,27 @@ func TestUninstallCheckOutlivesAnAPIServer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Helm's own --timeout may end before a wipe does, and what is left is asked for afterwards.
+func TestUninstallCheckTellsWhatWasLeftOnceItsRightsAreGone(t *testing.T) {
+	for name, refused := range map[string]error{
+		"token ended":    apierrors.NewUnauthorized("Unauthorized"),
+		"binding is off": apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, "", nil),
+	} {
+		var w watch
+		if over, err := w.look(uninstall.Left{Passes: []string{"host h is being released and wiped"}}, nil); over || err != nil {
+			t.Fatalf("%s: over %t, %v", name, over, err)
+		}
+		over, err := w.look(uninstall.Left{}, fmt.Errorf("listing the hosts: %w", refused))
+		if !over || err == nil || !strings.Contains(err.Error(), "rights were taken away") || !strings.Contains(err.Error(), "host h is being released") {
+			t.Errorf("%s: over %t, %v; want what was left told at once", name, over, err)
+		}
+		var never watch
+		if over, err := never.look(uninstall.Left{}, refused); over || err != nil {
+			t.Errorf("%s: over %t, %v at the first look; want another", name, over, err)
+		}
 	}
 }
 

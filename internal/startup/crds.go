@@ -111,7 +111,7 @@ func ApplyCRDs(ctx context.Context, c client.Client, own []*unstructured.Unstruc
 			said(crd.GetName() + " is of this build already")
 		case newer:
 			return refuse("the CRD %s is of %s, newer than this build's %s: applying it would drop fields of objects that have them; nothing was applied. "+
-				"Upgrade to %[2]s or later, or go back with crds.upgrade=false", crd.GetName(), stored[VersionAnnotation], crd.GetAnnotations()[VersionAnnotation])
+				"Upgrade to %[2]s or later, or go back with crds.upgrade=false, and keep Argo CD (skipCrds) or Flux (upgrade.crds: Skip) from applying the chart's older ones", crd.GetName(), stored[VersionAnnotation], crd.GetAnnotations()[VersionAnnotation])
 		case foreign:
 			return refuse("the CRD %s is not macfleet's, but another system's of the same name, or it was changed: nothing was applied; "+
 				"once that system is stopped (docs/migrate.md), type: %s", crd.GetName(), ApplyCommand)
