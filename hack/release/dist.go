@@ -232,7 +232,7 @@ func (r *release) archives() error {
 }
 
 func (r *release) describe() error {
-	built := map[string]string{}
+	built := sandboxPrograms(r.sandbox())
 	for name := range programs() {
 		built[name] = r.built(name)
 	}

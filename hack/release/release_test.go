@@ -163,6 +163,15 @@ func everythingIsThere(t *testing.T, dist string) {
 			t.Errorf("no checksum of %s", name)
 		}
 	}
+	listing, err := os.ReadFile(filepath.Join(dist, "macfleet_"+version+".spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"manager_linux_amd64", "sandbox_controlplane_linux_amd64", "k8s.io/kubernetes", "sandbox_core_linux_amd64", "sigs.k8s.io/cluster-api"} {
+		if !bytes.Contains(listing, []byte(`"name": "`+name+`"`)) {
+			t.Errorf("the SBOM does not list %s", name)
+		}
+	}
 	entries, err := os.ReadDir(dist)
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,7 @@ import (
 // `macfleet sandbox demo` needs no compiler.
 func (r *release) sandboxArchive(ctx context.Context) error {
 	r.say("building the sandbox's programs; its control plane takes minutes the first time")
-	dir := filepath.Join(r.work, "sandbox")
-	layout := world.Layout(dir)
+	layout := r.sandbox()
 	built, err := cluster.Build(ctx, cluster.BuildOptions{SourceDir: r.root})
 	if err != nil {
 		return fmt.Errorf("building the sandbox's control plane: %w", err)
@@ -39,8 +38,13 @@ func (r *release) sandboxArchive(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.packSandbox(dir)
+	return r.packSandbox()
 }
+
+func (r *release) sandboxDir() string { return filepath.Join(r.work, "sandbox") }
+
+// sandbox is where the sandbox's programs are put together.
+func (r *release) sandbox() world.Binaries { return world.Layout(r.sandboxDir()) }
 
 // sandboxAlone makes that archive and nothing else.
 func (r *release) sandboxAlone(ctx context.Context) error {
@@ -66,6 +70,18 @@ func (r *release) buildSandbox(ctx context.Context, layout world.Binaries) error
 	return group.Wait()
 }
 
+// sandboxPrograms are those that are in the sandbox's archive alone, by the name that the SBOM
+// gives them.
+func sandboxPrograms(layout world.Binaries) map[string]string {
+	return map[string]string{
+		"sandbox_controlplane_linux_amd64": layout.Cluster.ControlPlane,
+		"sandbox_core_linux_amd64":         layout.Cluster.Core,
+		"sandbox_tart-kubelet_linux_amd64": layout.AgentTwin,
+		"sandbox_macsim_linux_amd64":       filepath.Join(layout.Mac, "macsim"),
+		"sandbox_macshim_linux_amd64":      filepath.Join(layout.Mac, "macshim"),
+	}
+}
+
 // link puts a file or a folder into the layout without copying it.
 func link(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -77,9 +93,9 @@ func link(from, to string) error {
 	return nil
 }
 
-func (r *release) packSandbox(dir string) error {
+func (r *release) packSandbox() error {
 	name := fmt.Sprintf("macfleet_%s_linux_amd64_sandbox", r.version)
-	entries, err := archive.Tree(dir, path.Join(name, "sandbox"))
+	entries, err := archive.Tree(r.sandboxDir(), path.Join(name, "sandbox"))
 	if err != nil {
 		return fmt.Errorf("listing the sandbox's programs: %w", err)
 	}

@@ -24,7 +24,7 @@ const (
 	entryPrefix = "controlplane-"
 	tempPrefix  = buildcache.TempPrefix
 	// layoutVersion changes when the same sources shall give another entry: other flags, other files in it.
-	layoutVersion = "2"
+	layoutVersion = "3"
 )
 
 // findSource returns the root of the checkout: dir, or the nearest folder at or above the working directory that

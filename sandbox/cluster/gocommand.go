@@ -23,7 +23,8 @@ const interruptGrace = 10 * time.Second
 type GoCommand struct {
 	// Dir is where it runs, and Doing what it is run for, for errors.
 	Dir, Doing string
-	// Env is added to the environment of this process.
+	// Env is added to the environment of this process, of which the workspace and cgo are none of
+	// its settings: what is built is the same whoever asks, and runs without this machine's C library.
 	Env []string
 	// Stdout and Stderr get what it prints, while it does; nil: nobody does.
 	Stdout, Stderr io.Writer
@@ -40,7 +41,7 @@ func (g GoCommand) Run(ctx context.Context, args ...string) error {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = g.Dir
-	cmd.Env = append(os.Environ(), g.Env...)
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0", "GOWORK="), g.Env...)
 	cmd.Stdout = g.Stdout
 	cmd.Stderr = &said
 	if g.Stderr != nil {

@@ -187,7 +187,7 @@ func (p program) build(ctx context.Context, source string) error {
 	// keep every method of the agent, half as many bytes again.
 	// buildvcs: with a commit in them the same sources would be other bytes, and an entry
 	// more in the cache.
-	compile := cluster.GoCommand{Dir: source, Doing: "building " + p.pkg, Env: append([]string{"CGO_ENABLED=0"}, p.env...)}
+	compile := cluster.GoCommand{Dir: source, Doing: "building " + p.pkg, Env: p.env}
 	if err := compile.Run(ctx, "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", flags, "-o", temp, p.pkg); err != nil {
 		return err
 	}
