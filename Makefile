@@ -3,6 +3,10 @@
 # One set of flags everywhere: builds with and without -trimpath share no cache.
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 
+# Nor do builds with and without cgo, which only the race detector needs.
+export CGO_ENABLED := 0
+RACE := CGO_ENABLED=1 go test -race
+
 VERSION ?= v0.1.0-dev
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -45,10 +49,13 @@ test-go: export GOFLAGS += -vet=off
 
 # A kept result knows nothing of the programs that a test builds: hence -count=1. Most
 # packages that take minutes are at the end of the alphabet: sorted backwards, they begin first.
-GO_TEST := go test -race -timeout 100m -count=1
+GO_TEST := $(RACE) -timeout 100m -count=1
 
 # Histories make much that they throw away: a third less of the time with more room for it.
-SCHEDULES := GOGC=800 go test ./test/schedule -timeout 12h
+SCHEDULES := GOGC=800 go test ./test/schedule -timeout $(LIMIT)
+
+# After which a run of chance that hangs ends, with what each goroutine waits for.
+LIMIT ?= 12h
 
 .PHONY: chromium
 chromium: # which the tests of the board look with
@@ -59,7 +66,7 @@ test-go: chromium ## the Go tests, race detector on
 	$(GO_TEST) -p 4 $$(go list ./... | grep -v /test/ | sort -r) # which wait for timers more than they work
 	go test -count=1 -run TestMany ./internal/agent/server -streams 10000
 	$(GO_TEST) -p 3 $$(go list ./test/... | grep -v /test/schedule | sort -r)
-	go test -race -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
+	$(RACE) -timeout 30m ./test/schedule -run 'TestSchedules|TestSameSeed' -schedules 20
 	$(SCHEDULES) -schedules 500
 	$(SCHEDULES) -run 'TestSchedules$$' -schedules 250 -from $(FRESH)
 	cd sandbox/controlplane && go test -timeout 30m ./...
@@ -106,12 +113,12 @@ FROM ?= 1
 .PHONY: chaos
 chaos: N = 1000
 chaos: ## N rounds of chance against node agents, of seeds from FROM on; a seed alone: SEED=7
-	go test -race -timeout 12h ./test/chaos -run TestChaos -v -rounds $(N) -from $(FROM) -outage 120s $(if $(SEED),-seed $(SEED))
+	$(RACE) -timeout $(LIMIT) ./test/chaos -run TestChaos -v -rounds $(N) -from $(FROM) -outage 120s $(if $(SEED),-seed $(SEED))
 
 .PHONY: cuts
 cuts: ## all cuts of bootstraps and rolls over SSH, and all bugs that chaos is to catch, of which make test plays a part
-	go test -race -timeout 3h -v ./test/stage0 -run TestCutsOverSSHEndAsIfThereWereNone
-	go test -race -timeout 3h -v ./test/chaos -run TestCatches
+	$(RACE) -timeout 3h -v ./test/stage0 -run TestCutsOverSSHEndAsIfThereWereNone
+	$(RACE) -timeout 3h -v ./test/chaos -run TestCatches
 
 .PHONY: schedule
 schedule: ## N histories of hosts, of seeds from FROM on; prints steps, steps/s and the seeds
@@ -170,22 +177,22 @@ in-modules = @set -e; for module in $(MODULES); do echo "$$module: $(1)"; (cd $$
 .PHONY: vet
 vet: ## vet every package, for Linux and for macOS
 	go vet ./...
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
+	GOOS=darwin GOARCH=arm64 go vet ./...
 	$(call in-modules,go vet ./...)
 
 .PHONY: build
 build: bin/macfleet ## the CLI, the manager and the agent, below bin/
-	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build $(AGENT_TAGS) -ldflags '$(LDFLAGS)' -o bin/tart-kubelet ./cmd/tart-kubelet
+	go build -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
+	GOOS=darwin GOARCH=arm64 go build $(AGENT_TAGS) -ldflags '$(LDFLAGS)' -o bin/tart-kubelet ./cmd/tart-kubelet
 
 .PHONY: bin/macfleet
 bin/macfleet:
-	CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)' -o bin/macfleet ./cmd/macfleet
+	go build -ldflags '$(LDFLAGS)' -o bin/macfleet ./cmd/macfleet
 
 # 45 MB: what a Mac downloads over SSH at first contact.
 .PHONY: agent-size
 agent-size: ## the agent is one static darwin/arm64 file of at most 45 MB
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build $(AGENT_TAGS) -ldflags '$(LDFLAGS)' -o bin/tart-kubelet ./cmd/tart-kubelet
+	GOOS=darwin GOARCH=arm64 go build $(AGENT_TAGS) -ldflags '$(LDFLAGS)' -o bin/tart-kubelet ./cmd/tart-kubelet
 	@size=$$(wc -c < bin/tart-kubelet); echo "tart-kubelet: $$size bytes"; test $$size -le 45000000
 
 RELEASE = cd hack/release && GOWORK=off go run . $(1) -root ../.. -out ../../dist $(2)
@@ -230,7 +237,7 @@ digest = $$(find $(GENERATED) -type f | LC_ALL=C sort | xargs sha256sum | sha256
 
 .PHONY: check-generated
 check-generated: ## fail when generated files are not up to date
-	@before=$(digest); hack/generate.sh; after=$(digest); \
+	@set -e; before=$(digest); hack/generate.sh; after=$(digest); \
 	if [ "$$before" != "$$after" ]; then \
 		git --no-pager diff --stat -- $(GENERATED); \
 		echo "generated files were not up to date; they are now: look at them and commit"; exit 1; fi

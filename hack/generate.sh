@@ -1,8 +1,8 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Regenerates everything that is generated: deepcopy, CRDs, the manager's rights,
 # the chart as the sandbox uses it, and the docs' pages of a host's phases and of
 # the steps on a Mac. CI fails when this leaves a diff.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
 
 (cd hack/tools && GOWORK=off go build -o ../../bin/ tool)
