@@ -25,6 +25,7 @@ case "$1 $2" in
 "list -deps") printf 'one\ntwo\nthree\nfour\n' ;;
 "build -v")
 	echo build >>"$FAKE_GO_DIR/builds"
+	echo "cgo $CGO_ENABLED, workspace '$GOWORK'" >"$FAKE_GO_DIR/environment"
 	if [ -n "$FAKE_GO_FAIL" ]; then printf '# one\n./one.go:1: first\nlast words\n' >&2; exit 1; fi
 	if [ -n "$FAKE_GO_HANG" ]; then : >"$FAKE_GO_DIR/hanging"; exec sleep 1000; fi
 	printf 'one\nnot asked for\ntwo\nthree\nfour\n' >&2
@@ -110,6 +111,20 @@ func TestBuildCompilesOnce(t *testing.T) {
 	}
 	if third == first || builds(t, source) != 2 {
 		t.Error("changed sources were not compiled")
+	}
+}
+
+// A release is built with GOWORK=off, where other programs are; it gets what the tests ran.
+func TestBuildIsTheSameWhoeverAsks(t *testing.T) {
+	source := checkout(t)
+	t.Setenv("GOWORK", "off")
+	t.Setenv("CGO_ENABLED", "1")
+	if _, err := Build(t.Context(), BuildOptions{SourceDir: source, CacheDir: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(source, "environment"))
+	if want := "cgo 0, workspace ''\n"; err != nil || string(got) != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 }
 
