@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -80,7 +81,7 @@ type cleaned struct {
 
 // Write implements io.Writer.
 func (c *cleaned) Write(data []byte) (int, error) {
-	text := append(c.partial, data...)
+	text := slices.Concat(c.partial, data)
 	whole := len(text)
 	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
 		if start := len(text) - back; utf8.RuneStart(text[start]) {
