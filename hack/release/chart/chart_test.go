@@ -75,7 +75,7 @@ func TestPackagedChartNamesItsRelease(t *testing.T) {
 		}
 	}
 	rendered := runHelm(t, "template", "macfleet", file, "--set", "fleets.builders.zone=fr-par-1")
-	for _, want := range []string{"image: ghcr.io/macfleet/manager:v0.1.0-rc.1@" + digest, "agentVersion: v0.1.0-rc.1"} {
+	for _, want := range []string{"image: ghcr.io/macfleet/manager:v0.1.0-rc.1@" + digest, `agentVersion: "v0.1.0-rc.1"`} {
 		if !strings.Contains(rendered, want) {
 			t.Errorf("it does not render %q", want)
 		}
