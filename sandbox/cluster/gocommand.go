@@ -23,8 +23,9 @@ const interruptGrace = 10 * time.Second
 type GoCommand struct {
 	// Dir is where it runs, and Doing what it is run for, for errors.
 	Dir, Doing string
-	// Env is added to the environment of this process, of which the workspace and cgo are none of
-	// its settings: what is built is the same whoever asks, and runs without this machine's C library.
+	// Env is added to the environment of this process. Unless it says otherwise the command runs in
+	// the checkout's workspace and without cgo, whatever that environment says: what is built is the
+	// same whoever asks, and needs no C library of this machine.
 	Env []string
 	// Stdout and Stderr get what it prints, while it does; nil: nobody does.
 	Stdout, Stderr io.Writer

@@ -102,7 +102,7 @@ func fileVault(ctx context.Context, x *exam) Finding {
 		return unseen(err)
 	case on:
 		return problem("FileVault is on, or comes with the next login",
-			"after each boot the Mac waits for somebody to type a password, without SSH and without guests", "turn it off: sudo fdesetup disable, and take a profile off that wants it")
+			"after each boot the Mac waits for somebody to type a password, without SSH and without guests", "turn it off: sudo fdesetup disable, and remove an MDM profile that asks for it")
 	}
 	return well("FileVault is off")
 }

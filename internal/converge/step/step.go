@@ -159,7 +159,7 @@ func (e *Env) RequireUnlockedDisk(ctx context.Context) error {
 		return fmt.Errorf("asking for FileVault: %w", err)
 	}
 	if on {
-		return Fail(document.Human, "FileVault is on, or comes with the next login: nobody is logged in after a boot then, and no guest starts. Turn it off with `sudo fdesetup disable`, take a profile off that wants it, or reinstall the Mac")
+		return Fail(document.Human, "FileVault is on, or comes with the next login: nobody is logged in after a boot then, and no guest starts. Turn it off with `sudo fdesetup disable`, remove an MDM profile that asks for it, or reinstall the Mac")
 	}
 	return nil
 }

@@ -38,15 +38,15 @@ type gathering struct {
 	refreshAt time.Time
 }
 
-// MaxPayload is how many bytes the files may have that a Pod's volumes are made of from objects,
+// maxPayload is how many bytes the files may have that a Pod's volumes are made of from objects,
 // each path counted: twice that, as the old ones go after the new ones came, for two Pods is
 // the room that MaxMemory leaves on the RAM disk.
-const MaxPayload = 16 << 20
+const maxPayload = 16 << 20
 
 // add is a file of the volume.
 func (g *gathering) add(path string, data []byte, m fs.FileMode) error {
 	if *g.room -= int64(len(data)); *g.room < 0 {
-		return wrong("the files of the Pod's volumes have more than %d bytes together", MaxPayload)
+		return wrong("the files of the Pod's volumes have more than %d bytes together", maxPayload)
 	}
 	g.files[path] = file{data: data, mode: m}
 	return nil

@@ -64,7 +64,7 @@ func (d Directory) Made() (string, bool) {
 const (
 	// sectorBytes is the unit in which hdiutil counts.
 	sectorBytes = 512
-	// defaultRAMBytes is enough for the Secrets of two Pods, which MaxPayload bounds, and for
+	// defaultRAMBytes is enough for the Secrets of two Pods, which maxPayload bounds, and for
 	// volumes in memory. macOS takes memory only for what is written.
 	defaultRAMBytes = 256 << 20
 	// ramName is the volume's name.

@@ -143,7 +143,7 @@ func (s *Store) Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error) {
 	}
 	var due time.Time
 	var errs []error
-	room := int64(MaxPayload)
+	room := int64(maxPayload)
 	for _, v := range volumes {
 		at, err := s.refresh(ctx, p, d, v, &room)
 		if err != nil {
@@ -172,7 +172,7 @@ func (s *Store) refresh(ctx context.Context, p *corev1.Pod, d dirs, v corev1.Vol
 // before anything is written.
 func (s *Store) gatherAll(ctx context.Context, p *corev1.Pod) (map[string]payload, time.Time, error) {
 	made := map[string]payload{}
-	room := int64(MaxPayload)
+	room := int64(maxPayload)
 	var due time.Time
 	for _, v := range mounted(p) {
 		if !fromObjects(v) {
