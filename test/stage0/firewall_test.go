@@ -41,7 +41,7 @@ func TestRequirement002_AStuckMacConverges(t *testing.T) {
 			}
 			d := b.desired(build)
 			d.Host.TakeOver = c.cleared != "firewall"
-			d.Mac.Network.DenyPrivate, d.Mac.Network.Allow = true, []document.Allow{{CIDR: "10.1.2.3/32", Ports: []int{8080}}} // http-alt, as two others
+			d.Mac.Network.DenyPrivate, d.Mac.Network.Allow = true, []document.Allow{{CIDR: "10.1.2.3/32", Ports: []int{8008}}} // http-alt, as two others
 			first := b.converge(s, d)
 			d.Join = nil
 			again := b.converge(s, d)
