@@ -51,11 +51,11 @@ test-go: export GOFLAGS += -vet=off
 # packages that take minutes are at the end of the alphabet: sorted backwards, they begin first.
 GO_TEST := $(RACE) -timeout 100m -count=1
 
-# Histories make much that they throw away: a third less of the time with more room for it.
-SCHEDULES := GOGC=800 go test ./test/schedule -timeout $(LIMIT)
-
 # After which a run of chance that hangs ends, with what each goroutine waits for.
 LIMIT ?= 12h
+
+# Histories make much that they throw away: a third less of the time with more room for it.
+SCHEDULES := GOGC=800 go test ./test/schedule -timeout $(LIMIT)
 
 .PHONY: chromium
 chromium: # which the tests of the board look with
