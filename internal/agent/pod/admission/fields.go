@@ -77,11 +77,17 @@ func unsupportedClass(spec corev1.PodSpec) []string {
 	return found
 }
 
+// maxContainers of a Pod: the agent may hold two megabytes of variables and arguments of each.
+const maxContainers = 64
+
 // unsupportedContainers looks at each container: what a Pod must change is said at once.
 func unsupportedContainers(p *corev1.Pod) []string {
 	spec := p.Spec
-	if len(spec.Containers) == 0 {
+	switch n := len(spec.InitContainers) + len(spec.Containers); {
+	case len(spec.Containers) == 0:
 		return []string{"spec.containers (0 containers, a VM is one at least)"}
+	case n > maxContainers:
+		return []string{fmt.Sprintf("spec.containers (%d with spec.initContainers, %d at most)", n, maxContainers)}
 	}
 	var found []string
 	for i, c := range spec.Containers {

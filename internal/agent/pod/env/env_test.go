@@ -54,7 +54,7 @@ func (s shelf) ConfigMap(_ context.Context, namespace, name string) (*corev1.Con
 
 func sources() shelf {
 	return shelf{
-		secrets:    map[string]map[string][]byte{"s": {"token": []byte("hush\nhush"), "nul": []byte("a\x00b")}},
+		secrets:    map[string]map[string][]byte{"s": {"token": []byte("hush\nhush"), "nul": []byte("a\x00b")}, "big": {"A": []byte(strings.Repeat("x", 1<<20))}},
 		configMaps: map[string]map[string]string{"m": {"A": "from map", "app.name": "dots"}, "big": {"A": strings.Repeat("x", 1<<20)}},
 	}
 }
@@ -204,6 +204,12 @@ func TestResolveSaysWhatIsWrong(t *testing.T) {
 		{
 			"more than fits",
 			[]corev1.EnvFromSource{all("big", "", false)},
+			nil,
+			"container main, envFrom[0]: with it the environment has more than 1048576 bytes, which is what macOS allows",
+		},
+		{
+			"more than fits, of a Secret",
+			[]corev1.EnvFromSource{allSecret("big", false)},
 			nil,
 			"container main, envFrom[0]: with it the environment has more than 1048576 bytes, which is what macOS allows",
 		},

@@ -27,6 +27,9 @@ func WithSubPaths(c corev1.Container, env []string) (corev1.Container, error) {
 	return c, nil
 }
 
+// maxSubPath is PATH_MAX of macOS. A Pod may have thousands of mounts.
+const maxSubPath = 1024
+
 // subPath refuses what a kubelet does: a variable that there is not, and a path that is
 // absolute or leads up.
 func subPath(expression string, vars map[string]string) (string, error) {
@@ -41,6 +44,8 @@ func subPath(expression string, vars map[string]string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
+	case len(sub) > maxSubPath:
+		return "", wrong("it expands to more than %d bytes, which no path may have", maxSubPath)
 	case missing != "":
 		return "", wrong("there is no variable %q", missing)
 	case filepath.IsAbs(sub):

@@ -2,16 +2,18 @@ package env
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 func TestSubPathExpressions(t *testing.T) {
-	vars := []string{"NAME=foo", "EMPTY=", "UP=..", "ROOT=/tmp", "DEEP=a/../../b", "LINE=a\nb"}
+	vars := []string{"NAME=foo", "EMPTY=", "UP=..", "ROOT=/tmp", "DEEP=a/../../b", "LINE=a\nb", "LONG=" + strings.Repeat("x", 1000)}
 	for expression, want := range map[string]string{
 		"$(NAME)": "foo", "logs/$(NAME).log": "logs/foo.log", "$$(NAME)": "$(NAME)", "$(EMPTY)x": "x", "a..b": "a..b",
 		"$(UP)": "", "$(ROOT)": "", "$(EMPTY)/$(NAME)": "", "$(DEEP)": "", "$(NONE)": "", "$(LINE)": "",
+		"$(LONG)": strings.Repeat("x", 1000), "$(LONG)/$(LONG)": "",
 	} {
 		c := corev1.Container{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: "v", SubPath: "kept"}, {Name: "v", SubPathExpr: expression}}}
 		got, err := WithSubPaths(c, vars)

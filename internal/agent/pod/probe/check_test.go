@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -272,5 +273,17 @@ func TestTheTimeoutOfAConnectionBeginsInTheGuest(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The values may have references themselves, each many times.
+func TestACommandThatGrowsIsNotRun(t *testing.T) {
+	g := &actiontest.Guest{Command: func(context.Context, []string) (string, int, error) { return "", 0, nil }}
+	c := corev1.Container{Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("x", 1<<16)}}}
+	for name, command := range map[string][]string{"one word": {strings.Repeat("$(A)", 32)}, "many words": slices.Repeat([]string{"$(A)"}, 32)} {
+		r, err := check(t.Context(), &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}}, &c, g)
+		if err != nil || r.healthy || !strings.Contains(r.message, "more than 1048576 bytes") || len(g.Commands()) != 0 {
+			t.Errorf("%s: healthy %t, %.80q, %v, ran %d commands", name, r.healthy, r.message, err, len(g.Commands()))
+		}
 	}
 }

@@ -43,19 +43,24 @@ type gathering struct {
 // the room that MaxMemory leaves on the RAM disk.
 const maxPayload = 16 << 20
 
+// perFile is what the rest of a file's last block takes at most, and the link to it.
+const perFile = 8 << 10
+
 // add is a file of the volume.
 func (g *gathering) add(path string, data []byte, m fs.FileMode) error {
-	if *g.room -= int64(len(data)); *g.room < 0 {
-		return wrong("the files of the Pod's volumes have more than %d bytes together", maxPayload)
+	takes := int64(len(data)) + perFile
+	if takes > *g.room {
+		return wrong("the files of the Pod's volumes have more than %d bytes together, with %d for each beside its own", maxPayload, perFile)
 	}
+	*g.room -= takes
 	g.files[path] = file{data: data, mode: m}
 	return nil
 }
 
-// gather reads what a volume is made of, and lowers the room by it.
+// gather reads what a volume is made of, and lowers the room by it unless it fails.
 func gather(ctx context.Context, p *corev1.Pod, v corev1.Volume, room *int64, src Source, f env.Facts) (payload, time.Time, error) {
 	g := &gathering{pod: p, src: src, facts: f, files: payload{}, room: room}
-	var err error
+	before, err := *room, error(nil)
 	switch {
 	case v.ConfigMap != nil:
 		err = g.configMap(ctx, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional, mode(v.ConfigMap.DefaultMode))
@@ -73,6 +78,9 @@ func gather(ctx context.Context, p *corev1.Pod, v corev1.Volume, room *int64, sr
 	}
 	if err == nil {
 		err = g.files.check()
+	}
+	if err != nil {
+		*room = before
 	}
 	return g.files, g.refreshAt, err
 }

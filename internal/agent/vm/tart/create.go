@@ -181,6 +181,9 @@ const (
 	maxManifest = 8 << 20
 )
 
+// errTooLong is of a file that is not read, as it is too long.
+var errTooLong = errors.New("it is not read")
+
 // readAtMost reads a file that comes with an image, and refuses a longer one.
 func readAtMost(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
@@ -190,7 +193,7 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(data)) > most {
-		return nil, fmt.Errorf("%s is longer than %d bytes, as none of tart's is", path, most)
+		return nil, fmt.Errorf("%s is longer than %d bytes, as none of tart's is: %w", path, most, errTooLong)
 	}
 	return data, err
 }

@@ -27,6 +27,9 @@ func (d *Driver) layers(image string) ([]string, error) {
 		return nil, err
 	}
 	data, err := readAtMost(filepath.Join(image, "manifest.json"), maxManifest)
+	if errors.Is(err, errTooLong) {
+		return nil, fmt.Errorf("reading its manifest: %w: %w", fs.ErrNotExist, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -53,3 +53,19 @@ func TestAConfigurationIsReadWithinBounds(t *testing.T) {
 		}
 	}
 }
+
+// A manifest without end is no image's, and so hides no others.
+func TestAManifestIsReadWithinBounds(t *testing.T) {
+	image, d := t.TempDir(), New(Options{Path: "/bin/false", Home: t.TempDir()})
+	text := []byte(`{"layers":[{"annotations":{"` + contentAnnotation + `":"sha256:` + strings.Repeat("a", 64) + `"}}]}`)
+	for size, fits := range map[int]bool{maxManifest: true, maxManifest + 1: false} {
+		padded := append(bytes.Clone(text), bytes.Repeat([]byte(" "), size-len(text))...)
+		if err := os.WriteFile(filepath.Join(image, "manifest.json"), padded, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files, err := d.layers(image)
+		if fits && (err != nil || len(files) != 1) || !fits && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%d bytes: %d layers, %v", size, len(files), err)
+		}
+	}
+}
