@@ -47,6 +47,9 @@ func newMetrics() *metrics {
 		}),
 	}
 	// What has counted nothing yet shows 0: of a series that begins at 1 no increase is seen.
+	for _, step := range push.Steps() {
+		m.named[step] = true // the manager's own have their series whatever a Mac names
+	}
 	for _, result := range []string{claimTaken, claimAgain, claimConflict, claimLost, claimNoHost} {
 		m.claims.WithLabelValues(result)
 	}

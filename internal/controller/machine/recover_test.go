@@ -216,6 +216,24 @@ func TestAttemptsFollowTheRebootAlsoUnderTheLeastTime(t *testing.T) {
 	}
 }
 
+// A record that is made anew knows of the reboot, and not how many attempts were before it.
+func TestARecordMadeAnewCountsFromTheReboot(t *testing.T) {
+	w := failingWorld(t)
+	w.failTimes(3)
+	w.takeReboot()
+	w.failTimes(2)
+	lost := w.host(hostName)
+	w.delete(w.host(hostName))
+	again := poolHost(serverID)
+	again.Status = lost.Status
+	w.create(again)
+	w.updateStatus(again)
+	w.settle("mac-1")
+	if got := w.bootstrapRecord(); !got.RebootIssued || got.Attempts != 5 || got.AttemptsAtReboot != got.Attempts {
+		t.Errorf("record = %+v, want all five before the attempts that count", got)
+	}
+}
+
 // failNext lets the next push fail, as soon as it is due.
 func (w *world) failNext() {
 	w.t.Helper()

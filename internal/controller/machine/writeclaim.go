@@ -179,7 +179,10 @@ func (p *claims) writeClaim(ctx context.Context, v *visit, h *host.Host, again b
 			return err
 		}
 		s.Restore(&h.Spec.Record, v.Token())
-		h.Spec.Record.Bootstrap.RebootIssued = v.Machine.Status.Bootstrap.RebootIssued
+		if record := &h.Spec.Record.Bootstrap; v.Machine.Status.Bootstrap.RebootIssued {
+			// Nothing says how many had failed before the reboot: those after it begin anew.
+			record.RebootIssued, record.AttemptsAtReboot = true, record.Attempts
+		}
 		h.Spec.Record.Ordered = h.Spec.Record.Ordered || machine.OrdersServer(v.Machine)
 		if machine.OrdersServer(v.Machine) && h.Spec.Record.OrderedFor == "" {
 			h.Spec.Record.OrderedFor = order.CountedFor(v.Machine)
