@@ -33,14 +33,14 @@ func Transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []Transitio
 			infrav1.BootstrappedCondition: normal, infrav1.ReasonBootstrapFailed: warning, infrav1.ReasonHostKeyMismatch: warning,
 			infrav1.ReasonMissingSudoPassword: warning, infrav1.ReasonCredentialsSealed: warning, infrav1.ReasonEndpointUnknown: warning, infrav1.ReasonDifferentCluster: warning,
 			infrav1.ReasonNotWiped: warning, infrav1.ReasonRebootingForRecovery: warning, infrav1.ReasonReturnedToPool: warning,
-			infrav1.ReasonWrongHardware: warning, infrav1.ReasonFileVault: warning, infrav1.ReasonInvalidProfile: warning,
+			infrav1.ReasonWrongHardware: warning, infrav1.ReasonFileVault: warning, infrav1.ReasonInvalidProfile: warning, infrav1.ReasonUnknownProfile: warning,
 			infrav1.ReasonReinstalling: warning, infrav1.ReasonBootstrapExhausted: warning,
 		}},
 		{infrav1.NodeReadyCondition, map[string]string{
 			infrav1.NodeReadyCondition: normal, infrav1.ReasonNodeUnreachable: warning, infrav1.ReasonNodeMissing: warning, infrav1.ReasonProviderIDMismatch: warning,
 		}},
 		{infrav1.UpToDateCondition, map[string]string{
-			infrav1.ReasonDrifted: normal, infrav1.ReasonUpdateFailed: warning, infrav1.ReasonHeld: normal, infrav1.ReasonInvalidProfile: warning,
+			infrav1.ReasonDrifted: normal, infrav1.ReasonUpdateFailed: warning, infrav1.ReasonHeld: normal, infrav1.ReasonInvalidProfile: warning, infrav1.ReasonUnknownProfile: warning,
 		}},
 		{infrav1.SlotsHealthyCondition, map[string]string{
 			infrav1.ReasonSlotsLeaked: warning, infrav1.ReasonRebootingForSlots: normal, infrav1.ReasonSlotsStillLeaked: warning,

@@ -83,14 +83,14 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 	}
 	profile, err := p.machines.profile(ctx, v.Machine)
 	if missing, ok := errors.AsType[*unknownProfileError](err); ok {
-		v.bootstrapped = machine.False(infrav1.ReasonUnknownProfile, "%s", missing)
+		v.unusable(machine.False(infrav1.ReasonUnknownProfile, "%s", missing))
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := rollout.Check(profile); err != nil {
-		v.invalid(profile.Name, err)
+		v.unusable(machine.False(infrav1.ReasonInvalidProfile, "MacNodeProfile %s: %s", profile.Name, err))
 		return ctrl.Result{}, nil
 	}
 	want, err := p.starter.desired(ctx, v, profile)
@@ -128,10 +128,8 @@ func (p *bootstrapPhase) readSecret(ctx context.Context, v *visit) (first *job.R
 	return nil, err
 }
 
-// invalid says that the profile asks for what cannot be. A Mac that runs goes on
-// as it is.
-func (v *visit) invalid(profile string, err error) {
-	complaint := machine.False(infrav1.ReasonInvalidProfile, "MacNodeProfile %s: %s", profile, err)
+// unusable says why the profile cannot be followed. A Mac that runs goes on as it is.
+func (v *visit) unusable(complaint machine.Finding) {
 	if v.Machine.Spec.ProviderID == "" {
 		v.bootstrapped = complaint
 		return

@@ -198,6 +198,17 @@ func TestPushOutlivingItsUpdatePermitCounts(t *testing.T) {
 	}
 }
 
+// A Mac that runs goes on as it is, and counts as well.
+func TestAProfileThatIsGoneIsReported(t *testing.T) {
+	w, _ := profiled(t)
+	w.delete(&infrav1.MacNodeProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "builders"}})
+	w.settle("mac-1")
+	c := w.condition(infrav1.UpToDateCondition)
+	if c.Reason != infrav1.ReasonUnknownProfile || w.machine("mac-1").Status.Phase != machine.PhaseRunning {
+		t.Errorf("UpToDate = %+v in phase %s", c, w.machine("mac-1").Status.Phase)
+	}
+}
+
 func TestInvalidProfileIsReported(t *testing.T) {
 	w, _ := profiled(t)
 	profile := &infrav1.MacNodeProfile{}
