@@ -34,7 +34,7 @@ func (a Undo) Plan(profile *infrav1.MacNodeProfile) (Plan, error) {
 		return Plan{}, fmt.Errorf("profile %s remembers %s: %s", name, which, remembered(profile))
 	}
 	var p Plan
-	p.say("profile %s goes back to revision %.12s, which all of its Macs had at %s", name, to.Revision, to.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z"))
+	p.say("profile %s asks again for what it did at revision %.12s, which all of its Macs had at %s; their agent stays this manager's", name, to.Revision, to.RolledOutAt.UTC().Format("2006-01-02T15:04:05Z"))
 	p.say("it changes %s of its spec; its Macs take that in turns, as any change", strings.Join(slices.Sorted(maps.Keys(patch)), ", "))
 	if profile.Labels["app.kubernetes.io/managed-by"] == "Helm" {
 		p.say("Helm wrote it: change its values, too, or the next helm upgrade fails with a conflict, and writes the old ones again with --force-conflicts")
@@ -67,8 +67,15 @@ func (a Undo) find(profile *infrav1.MacNodeProfile) (*infrav1.ProfileRevision, m
 		if err := json.Unmarshal(diff, &patch); err != nil {
 			return nil, nil, fmt.Errorf("comparing with revision %.12s: %w", r.Revision, err)
 		}
+		// What is waited for, and what may be ordered, change nothing on a Mac.
+		delete(patch, "agentVersion")
+		delete(patch, "maxOrdered")
 		if len(patch) > 0 {
 			return r, patch, nil
+		}
+		if a.To == "" && profile.Status.Revision != "" && r.Revision != profile.Status.Revision {
+			return nil, nil, fmt.Errorf("profile %s/%s asks for what it did at revision %.12s: what is new came with the manager, as its agent does; helm rollback takes that back",
+				profile.Namespace, profile.Name, r.Revision)
 		}
 	}
 	return nil, nil, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
@@ -18,7 +19,7 @@ func changed(t *testing.T) *infrav1.MacNodeProfile {
 	t.Helper()
 	p := &infrav1.MacNodeProfile{}
 	p.Namespace, p.Name, p.ResourceVersion = clitest.Namespace, clitest.Builders, "7"
-	p.Spec.Rollout.Paused = true
+	p.Spec.Rollout.Paused, p.Status.Revision = true, strings.Repeat("c", 64)
 	for _, value := range []string{"a", "b", "c"} {
 		p.Spec.Node.Labels = map[string]infrav1.LabelValue{"team": infrav1.LabelValue(value)}
 		if value == "c" {
@@ -37,6 +38,11 @@ func changed(t *testing.T) *infrav1.MacNodeProfile {
 	return p
 }
 
+// asked makes the profile ask for what it did with that label.
+func asked(p *infrav1.MacNodeProfile, label infrav1.LabelValue) {
+	p.Spec.Node.MaxVMs, p.Spec.Node.Labels = 0, map[string]infrav1.LabelValue{"team": label}
+}
+
 func TestUndo(t *testing.T) {
 	for name, c := range map[string]struct {
 		to     string
@@ -47,15 +53,17 @@ func TestUndo(t *testing.T) {
 		"the last that all had": {patch: `{"spec":{"node":{"labels":{"team":"b"},"maxVMs":null}}}`},
 		"one before":            {to: "aaaa", patch: `{"spec":{"node":{"labels":{"team":"a"},"maxVMs":null}}}`},
 		"when all have the newest": {
-			change: func(p *infrav1.MacNodeProfile) {
-				p.Spec.Node.MaxVMs, p.Spec.Node.Labels = 0, map[string]infrav1.LabelValue{"team": "b"}
-			}, patch: `{"spec":{"node":{"labels":{"team":"a"}}}}`,
+			change: func(p *infrav1.MacNodeProfile) { asked(p, "b"); p.Status.Revision = strings.Repeat("b", 64) }, patch: `{"spec":{"node":{"labels":{"team":"a"}}}}`,
 		},
 		"an unknown one": {to: "ffff", says: "remembers no other revision ffff: it has bbbbbbbbbbbb of "},
 		"the one it has": {
-			to: "bbbb", change: func(p *infrav1.MacNodeProfile) {
-				p.Spec.Node.MaxVMs, p.Spec.Node.Labels = 0, map[string]infrav1.LabelValue{"team": "b"}
-			}, says: "remembers no other revision",
+			to: "bbbb", change: func(p *infrav1.MacNodeProfile) { asked(p, "b") }, says: "remembers no other revision",
+		},
+		"of what a new manager brought": {
+			change: func(p *infrav1.MacNodeProfile) {
+				asked(p, "b")
+				p.Spec.AgentVersion, p.Spec.MaxOrdered = "v0.2.0", ptr.To[int32](3)
+			}, says: "asks for what it did at revision bbbbbbbbbbbb: what is new came with the manager, as its agent does; helm rollback takes that back",
 		},
 		"without a history": {change: func(p *infrav1.MacNodeProfile) { p.Status.History = nil }, says: "nothing was yet"},
 	} {
