@@ -219,6 +219,9 @@ func attempts(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
 	if m.Spec.ProviderID != "" { // recovery is for what never came up
 		return next{text: again + ". The Mac was a node: recovery neither reboots nor wipes it; a health check, where there is one, does"}
 	}
+	if m.Status.Bootstrap.RebootIssued {
+		return next{text: again + ". Recovery has rebooted the Mac; after more of these it has it wiped, unless that is off or the Mac is in maintenance"}
+	}
 	return next{text: again + ". After more of these recovery reboots the Mac once, and later has it wiped, unless that is off or the Mac is in maintenance"}
 }
 
