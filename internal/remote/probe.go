@@ -254,8 +254,9 @@ func (f *Facts) setDisk(value string) bool {
 
 // setFileVault: what is not clearly off counts as on, as one that comes with the next login.
 func (f *Facts) setFileVault(value string) bool {
+	coming := strings.Contains(value, "in progress") || strings.Contains(value, "Deferred enablement")
 	switch {
-	case value == "FileVault is Off.":
+	case strings.HasPrefix(value, "FileVault is Off.") && !coming:
 		f.FileVault = Off
 	case strings.HasPrefix(value, "FileVault is "):
 		f.FileVault = On
