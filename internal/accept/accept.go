@@ -19,6 +19,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/session"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
@@ -233,7 +234,7 @@ func (t *trial) first(ctx context.Context) error {
 	t.mac = Mac{Model: f.Model, OS: f.OSVersion, Build: f.Build, CPUs: f.CPUs, GiBytes: f.MemoryBytes >> 30}
 	t.hide.hide(f.Serial, "serial")
 	t.hide.hide(f.PlatformUUID, "uuid")
-	if f.ConsoleUser != "root" && f.ConsoleUser != t.Target.User {
+	if session.AnotherUser(f.ConsoleUser, t.Target.User) {
 		t.hide.hideWord(f.ConsoleUser, "somebody", t.Simulated)
 	}
 	if f.Client.IsValid() {
@@ -269,7 +270,7 @@ func (t *trial) mayConverge(ctx context.Context) error {
 	switch f := t.facts; {
 	case len(f.Missing()) > 0:
 		return fmt.Errorf("it does not say its %s: nothing was changed: is it a Mac?", strings.Join(f.Missing(), ", "))
-	case f.ConsoleUser != "root" && f.ConsoleUser != t.Target.User:
+	case session.AnotherUser(f.ConsoleUser, t.Target.User):
 		return fmt.Errorf("its console belongs to %s: nothing was changed: log that user out, or name it with --user", f.ConsoleUser)
 	case f.DiskFreeBytes < converge.MinFree:
 		return fmt.Errorf("%d GB of its disk are free, converge needs %d: nothing was changed: have the Mac reinstalled", f.DiskFreeBytes/1e9, int64(converge.MinFree/1e9))

@@ -53,7 +53,7 @@ func TestMacDoesNotUpdateItself(t *testing.T) {
 	f.converge()
 	for key, want := range map[string]string{
 		"AutomaticCheckEnabled": "1", "ConfigDataInstall": "1", "AutomaticDownload": "0",
-		"AutomaticallyInstallMacOSUpdates": "0", "CriticalUpdateInstall": "0",
+		"AutomaticallyInstallMacOSUpdates": "0", "CriticalUpdateInstall": "0", "SplatEnabled": "0",
 	} {
 		if got, _ := f.mac.Default(softwareUpdateDomain, key); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)

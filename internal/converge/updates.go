@@ -37,6 +37,8 @@ func installers() preferences {
 		{softwareUpdateDomain, "AutomaticDownload", false},
 		{softwareUpdateDomain, "AutomaticallyInstallMacOSUpdates", false},
 		{softwareUpdateDomain, "CriticalUpdateInstall", false},
+		// Background Security Improvements, since macOS 26.1: the others leave them on.
+		{softwareUpdateDomain, "SplatEnabled", false},
 		{appStoreDomain, "AutoUpdate", false},
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/macos"
+	"github.com/macfleet/macfleet/internal/converge/session"
 )
 
 // Schema is the version of Report.
@@ -171,7 +172,7 @@ func (x *exam) readConfig(context.Context) {
 // in to look: a fresh Mac has one account.
 func (x *exam) user(ctx context.Context) string {
 	if x.User == "" {
-		if owner, err := x.Mac.Session.Owner(ctx); err == nil && owner != "root" {
+		if owner, err := x.Mac.Session.Owner(ctx); err == nil && !session.Nobody(owner) {
 			x.User = owner
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,6 +60,16 @@ func freshMac() *macostest.Mac {
 
 func examine(m *macostest.Mac, root bool) Report {
 	return Examine(context.Background(), Options{Mac: m.Interfaces(), Commands: answers(), Root: root, User: "m1"})
+}
+
+// finding is what a check found.
+func finding(t *testing.T, r Report, id string) Finding {
+	t.Helper()
+	i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.ID == id })
+	if i < 0 {
+		t.Fatalf("the report has no %s", id)
+	}
+	return r.Findings[i]
 }
 
 func (r Report) verdict(id string) Verdict {
@@ -270,5 +282,42 @@ func TestTheFirewallIsWellOnceItIsArmed(t *testing.T) {
 	m.PF.SetAnchor(firewall.Anchor)
 	if got := examine(m, true).verdict("firewall"); got != Problem {
 		t.Errorf("an empty anchor is %q", got)
+	}
+}
+
+// private is a disk of which macOS hides a folder, also from root.
+type private struct {
+	macos.Files
+	dir string
+}
+
+func (p private) List(path string) ([]string, error) {
+	if path == p.dir {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EPERM}
+	}
+	return p.Files.List(path)
+}
+
+func TestHiddenBackgroundItemsAreUnknown(t *testing.T) {
+	mac := freshMac().Interfaces()
+	mac.Files = private{mac.Files, backgroundItemsDir}
+	f := finding(t, Examine(t.Context(), Options{Mac: mac, Commands: answers(), Root: true, User: "m1"}), "background-items")
+	if f.Verdict != Unknown || !strings.Contains(f.Remedy, "Full Disk Access") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// atSetup is a console on which the Setup Assistant waits.
+type atSetup struct{ macos.Session }
+
+func (atSetup) Owner(context.Context) (string, error)      { return "_mbsetupuser", nil }
+func (atSetup) Aqua(context.Context, string) (bool, error) { return true, nil }
+
+func TestTheSetupAssistantIsNobody(t *testing.T) {
+	mac := freshMac().Interfaces()
+	mac.Session = atSetup{mac.Session}
+	f := finding(t, Examine(t.Context(), Options{Mac: mac, Commands: answers(), Root: true, Invoker: "m1"}), "session")
+	if f.Verdict != Problem || f.Evidence != "nobody is logged in at the console" {
+		t.Errorf("%+v", f)
 	}
 }

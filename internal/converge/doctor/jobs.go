@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"strings"
 	"time"
@@ -82,7 +84,7 @@ func backgroundItems(ctx context.Context, x *exam) Finding {
 		return none("there is no such database")
 	}
 	if err != nil {
-		return unseen(err)
+		return unseenItems(err)
 	}
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".btm") {
@@ -90,14 +92,24 @@ func backgroundItems(ctx context.Context, x *exam) Finding {
 		}
 		f, err := x.Mac.Files.Open(path.Join(backgroundItemsDir, name))
 		if err != nil {
-			return unseen(err)
+			return unseenItems(err)
 		}
 		_, err = readAll(f, largeItems)
 		_ = f.Close()
 		if err != nil {
 			return problem(fmt.Sprintf("%s is larger than %d bytes", name, largeItems),
-				"launch daemons may not be started at the next boot, or not again when they end", "move the file aside as root and reboot; have fewer programs register themselves again and again")
+				"launch daemons may not be started at the next boot, or not again when they end", "with Full Disk Access move the file aside as root, without it run sudo sfltool resetbtm; then reboot; have fewer programs register themselves again and again")
 		}
 	}
 	return well("small (%d files)", len(names))
+}
+
+// unseenItems: without Full Disk Access macOS shows the database to nobody, not even to root, and a
+// login over SSH has it only where Remote Login was given it.
+func unseenItems(err error) Finding {
+	f := unseen(err)
+	if errors.Is(err, fs.ErrPermission) {
+		f.Remedy = "it takes Full Disk Access: try sudo sfltool dumpbtm, or let remote users have it in System Settings under General, Sharing, Remote Login, and run this again"
+	}
+	return f
 }

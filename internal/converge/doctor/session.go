@@ -20,7 +20,7 @@ func consoleSession(ctx context.Context, x *exam) Finding {
 		Verdict: Problem, Consequence: "macOS guests do not start: virtualization refuses without a session of the same user",
 		Remedy: "run converge with the user's password, or log in once over VNC",
 	}
-	if owner == "root" || owner == "" {
+	if session.Nobody(owner) {
 		missing.Evidence = "nobody is logged in at the console"
 		return missing
 	}

@@ -57,12 +57,15 @@ type hashedPassword struct {
 	Hash []byte `json:"hash"`
 }
 
-// AnotherUser reports whether the owner of the console is a person other than the user.
-// Nobody is there when it is root's, or a system account's, whose names begin with
-// an underscore; then loginwindow may be restarted, which ends what is on it.
-func AnotherUser(owner, user string) bool {
-	return owner != user && owner != step.Root && owner != "" && !strings.HasPrefix(owner, "_")
+// Nobody reports that no person has the console: it is root's, or a system account's, whose
+// names begin with an underscore, as that of the Setup Assistant.
+func Nobody(owner string) bool {
+	return owner == "" || owner == step.Root || strings.HasPrefix(owner, "_")
 }
+
+// AnotherUser reports whether the owner of the console is a person other than the user. Where
+// none is, loginwindow may be restarted, which ends what is on it.
+func AnotherUser(owner, user string) bool { return owner != user && !Nobody(owner) }
 
 // RestartLoginwindow restarts loginwindow, so that it logs the user in, at most once
 // per restartCooldown and boot, and reports whether it did or tried to. The caller has seen that
