@@ -82,16 +82,8 @@ type watch struct {
 
 // look judges one more: whether the wait is over, and what refuses the deletion.
 func (w *watch) look(left uninstall.Left, failed error) (over bool, refusal error) {
-	if w.looks > 0 && refusedByRights(failed) {
-		return true, notDeleted(append([]string{"this Job's rights were taken away, as Helm does once its own --timeout is over"}, w.left...))
-	}
 	if failed != nil {
-		w.failures++
-		w.left = []string{failed.Error()}
-		if w.failures < uninstallFailures {
-			return false, nil
-		}
-		return true, notDeleted(w.left)
+		return w.lookFailed(failed)
 	}
 	w.looks, w.failures = w.looks+1, 0
 	w.left = slices.Concat(left.Stays, left.Passes)
@@ -99,6 +91,23 @@ func (w *watch) look(left uninstall.Left, failed error) (over bool, refusal erro
 		return true, notDeleted(left.Stays)
 	}
 	return left.Nothing(), nil
+}
+
+// lookFailed judges a look that failed. What was seen before the rights went is what is left; an
+// API server that starts anew refuses for a moment, too.
+func (w *watch) lookFailed(failed error) (over bool, refusal error) {
+	rightsGone := w.looks > 0 && refusedByRights(failed)
+	if !rightsGone {
+		w.left = []string{failed.Error()}
+	}
+	w.failures++
+	switch {
+	case w.failures < uninstallFailures:
+		return false, nil
+	case rightsGone:
+		return true, notDeleted(append([]string{"this Job's rights were taken away, as Helm does once its own --timeout is over"}, w.left...))
+	}
+	return true, notDeleted(w.left)
 }
 
 func refusedByRights(err error) bool {

@@ -167,9 +167,14 @@ func TestUninstallCheckTellsWhatWasLeftOnceItsRightsAreGone(t *testing.T) {
 		if over, err := w.look(uninstall.Left{Passes: []string{"host h is being released and wiped"}}, nil); over || err != nil {
 			t.Fatalf("%s: over %t, %v", name, over, err)
 		}
+		for range uninstallFailures - 1 {
+			if over, err := w.look(uninstall.Left{}, refused); over || err != nil {
+				t.Fatalf("%s: over %t, %v before it is sure", name, over, err)
+			}
+		}
 		over, err := w.look(uninstall.Left{}, fmt.Errorf("listing the hosts: %w", refused))
 		if !over || err == nil || !strings.Contains(err.Error(), "rights were taken away") || !strings.Contains(err.Error(), "host h is being released") {
-			t.Errorf("%s: over %t, %v; want what was left told at once", name, over, err)
+			t.Errorf("%s: over %t, %v; want what was left told", name, over, err)
 		}
 		var never watch
 		if over, err := never.look(uninstall.Left{}, refused); over || err != nil {

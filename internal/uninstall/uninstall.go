@@ -66,7 +66,7 @@ func (f Found) lookAtMachines(left *Left) {
 			"%s not being deleted, and only the manager gives its Mac back: scale every fleet to 0 first", some(len(stay), "Machine", stay[0])))
 	}
 	if len(leave) > 0 {
-		left.Passes = append(left.Passes, some(len(leave), "Machine", leave[0])+" still being drained and released")
+		left.Passes = append(left.Passes, some(len(leave), "Machine", leave[0])+" still being drained and released; macfleet explain machine "+leave[0]+" says what it waits for")
 	}
 }
 
@@ -113,7 +113,7 @@ func (f Found) lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now t
 			"host %s is wiped and waits for the vendor to let it go%s; without the manager it bills on until you delete server %s yourself",
 			h.Name, when(h), h.Spec.ServerID))
 	default:
-		left.Passes = append(left.Passes, fmt.Sprintf("host %s is being released and wiped, which the manager watches to its end: some 20 minutes", h.Name))
+		left.Passes = append(left.Passes, fmt.Sprintf("host %s is being released and wiped, which the manager watches to its end: some 20 minutes; when it takes longer, macfleet explain host %s", h.Name, h.Name))
 	}
 }
 
