@@ -234,11 +234,11 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	restConfig := mgr.GetConfig()
 	toServer := workload.Discovery{Reader: mgr.GetAPIReader(), ServerURL: s.apiServerURL, FallbackCA: restConfig.CAData}
 	rights := &cloud.Rights{}
-	measured, err := hostcontroller.Measured(vendor, ctrlmetrics.Registry) // the inventory measures its own
+	vendor, err := hostcontroller.Measured(vendor, ctrlmetrics.Registry) // whoever calls it
 	if err != nil {
 		return err
 	}
-	keysOf := rights.RecordRefusals(measured)
+	keysOf := rights.RecordRefusals(vendor)
 	ofHosts := s.hostOptions()
 	ofHosts.Cloud, ofHosts.Tracer, ofHosts.Rights = vendor, tracer, rights
 	inventory, err := hostcontroller.SetupWithManager(mgr, ofHosts)
@@ -280,7 +280,7 @@ func addControllers(mgr ctrl.Manager, s settings, to connection, vendor cloud.Cl
 	configs := &bootstrap.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), WatchFilter: s.watchFilter}
 	requests := &nodecsr.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), APIServer: toServer.Endpoint}
 	nodes := &node.Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
-	templates := &template.Reconciler{Client: mgr.GetClient(), Vendor: measured, WatchFilter: s.watchFilter}
+	templates := &template.Reconciler{Client: mgr.GetClient(), Vendor: vendor, WatchFilter: s.watchFilter}
 	keys := sshkey.New(sshkey.Options{
 		Reader: mgr.GetAPIReader(), Keys: keysOf, ClusterID: to.clusterID, Namespace: s.namespace,
 		Known: machines.KnownKeys, Forget: machines.ForgetKey,

@@ -32,8 +32,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	return &metrics{wipes, reclaimed, reboots}, errors.Join(err1, err2, err3)
 }
 
-// Measured counts and times the vendor calls of a Cloud in the registry, beside those of others
-// that are measured there.
+// Measured counts and times the vendor calls of a Cloud in the registry.
 func Measured(c cloud.Cloud, registry prometheus.Registerer) (cloud.Cloud, error) {
 	requests, err := register(registry, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "macfleet_vendor_requests_total", Help: "Calls to the vendor by name and result.",

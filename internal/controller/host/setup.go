@@ -69,9 +69,6 @@ func New(c client.Client, reader client.Reader, recorder events.EventRecorder, o
 	if opts.NodeWriter == nil {
 		opts.NodeWriter = c
 	}
-	if opts.Cloud, err = Measured(opts.Cloud, opts.Registry); err != nil {
-		return nil, err
-	}
 	inventory := newInventory(c, opts)
 	opts.Cloud = opts.Rights.RecordRefusals(cloud.Observed(opts.Cloud, inventory.health.Observe))
 	inventory.Options = opts
