@@ -92,6 +92,7 @@ func TestNonsenseIsRefusedWithASentence(t *testing.T) {
 		"API server without TLS":       {[]string{"manager.apiServerURL=http://api.example:6443"}, "https://host[:port]"},
 		"API server without a scheme":  {[]string{"manager.apiServerURL=api.example:6443"}, "https://host[:port]"},
 		"API server inside, in full":   {[]string{"manager.apiServerURL=https://kubernetes.default.svc.cluster.local:443"}, "names a Service, which a Mac cannot reach"},
+		"API server of another domain": {[]string{"manager.apiServerURL=https://kubernetes.default.svc.k8s.example"}, "names a Service, which a Mac cannot reach"},
 		"API server inside":            {[]string{"manager.apiServerURL=https://kubernetes.default.svc"}, "names a Service, which a Mac cannot reach"},
 		"image misspelt":               {[]string{"manager.image.name=ours"}, "'name' not allowed"},
 		"image's digest":               {[]string{"manager.image.digest=v1"}, "manager/image/digest"},

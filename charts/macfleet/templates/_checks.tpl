@@ -55,7 +55,7 @@
 {{- if not (regexMatch "^https://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\\[[0-9A-Fa-f:.]+\\])(:[0-9]{1,5})?(/[^ ?#]*)?$" .) -}}
 {{- fail (printf "manager.apiServerURL %q: give the API server's address as a Mac reaches it, https://host[:port]" .) -}}
 {{- end -}}
-{{- if regexMatch "^https://(kubernetes(\\.default)?|[^/:]+\\.svc(\\.cluster\\.local)?)([:/]|$)" . -}}
+{{- if regexMatch "^https://(kubernetes(\\.default(\\.svc(\\.[^/:]+)?)?)?|[^/:]+\\.svc(\\.cluster\\.local)?)([:/]|$)" . -}}
 {{- fail (printf "manager.apiServerURL %q names a Service, which a Mac cannot reach: give an address from outside the cluster" .) -}}
 {{- end -}}
 {{- end -}}
