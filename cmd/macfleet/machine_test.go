@@ -286,3 +286,23 @@ func TestSpans(t *testing.T) {
 		}
 	}
 }
+
+// Guests and a hostile Mac write into these logs.
+func TestAMacsLogsDoNothingToATerminal(t *testing.T) {
+	mac := newTestMac(t)
+	mac.console = func(command string, channel ssh.Channel) int {
+		switch {
+		case command == agentTest: // it is there
+		case strings.HasSuffix(command, " report"):
+			return 1
+		default:
+			_, _ = io.WriteString(channel, "\x1b[2Jout\n")
+			_, _ = io.WriteString(channel.Stderr(), "\x1b]0;err\a\n")
+		}
+		return 0
+	}
+	_, out, errs := machineVerb(t, mac, reachable(t, mac), "logs", "")
+	if strings.ContainsAny(out+errs, "\x1b\a") || !strings.Contains(out, "\ufffd[2Jout\n") || !strings.Contains(errs, "\ufffd]0;err\ufffd\n") {
+		t.Errorf("%q, %q", out, errs)
+	}
+}

@@ -376,3 +376,32 @@ func TestSBOMListsTheModulesOfThePrograms(t *testing.T) {
 		t.Errorf("%s of %s", document.SPDXVersion, document.CreationInfo.Created)
 	}
 }
+
+func TestTheSBOMListsTheSandboxsPrograms(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &release{version: version, made: time.Unix(1_700_000_000, 0), work: t.TempDir(), out: t.TempDir()}
+	places := slices.Collect(maps.Values(sandboxPrograms(r.sandbox())))
+	for name := range programs() {
+		places = append(places, r.built(name))
+	}
+	for _, place := range places {
+		if err := link(self, place); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.describe(); err != nil {
+		t.Fatal(err)
+	}
+	listing, err := os.ReadFile(filepath.Join(r.out, "macfleet_"+version+".spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"manager_linux_amd64", "sandbox_controlplane_linux_amd64", "sandbox_core_linux_amd64", "sandbox_tart-kubelet_linux_amd64", "sandbox_macsim_linux_amd64", "sandbox_macshim_linux_amd64"} {
+		if !bytes.Contains(listing, []byte(`"name": "`+name+`"`)) {
+			t.Errorf("the SBOM does not list %s", name)
+		}
+	}
+}
