@@ -113,7 +113,7 @@ func (s *settings) flags() *flag.FlagSet {
 	f.StringVar(&s.reportNamePrefix, "claim-name-prefix", "", "how the names of servers begin that this cluster claims, to count strays of such names as stranded; default: --orphan-reclaim-claim-name-prefix")
 	f.DurationVar(&s.recoverAfter, "bootstrap-recover-after", defaultRecoverAfter, "least time from the first failed bootstrap attempt of a claim until its Mac is rebooted or given back, however many attempts failed; 0: none")
 	f.IntVar(&s.rebootAfter, "bootstrap-reboot-after", defaultRebootAfter, "failed bootstrap attempts after which a Mac is rebooted, once a claim; 0: never")
-	f.IntVar(&s.maxAttempts, "bootstrap-max-attempts", defaultMaxAttempts, "failed bootstrap attempts after which a Machine takes another host; 0: never")
+	f.IntVar(&s.maxAttempts, "bootstrap-max-attempts", defaultMaxAttempts, "failed bootstrap attempts after which a Machine takes another host, as many of them after the reboot as lie between the two; 0: never")
 	f.DurationVar(&s.reinstallTimeout, "reinstall-timeout", hostcontroller.DefaultReinstallTimeout, "how long a wipe may take before it is asked for again")
 	f.DurationVar(&s.inventoryInterval, "inventory-interval", hostcontroller.DefaultInventoryInterval, "time between two lists of a zone")
 	f.DurationVar(&s.driftCheckInterval, "drift-check-interval", defaultDriftCheck, "how often each Mac is looked at for what was changed on it; 0: never")

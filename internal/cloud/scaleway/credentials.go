@@ -157,7 +157,7 @@ func (s *sessions) renew() (changed bool, err error) {
 		return false, err
 	}
 	if found.ProjectID != s.used.ProjectID {
-		return false, &OptionError{ProjectIDName, "has changed: another project has other hosts, so it takes a new start", errProjectChanged}
+		return false, &OptionError{ProjectIDName, "has changed: another project has other hosts, which a restart does not bring either; give a key of the project before", errProjectChanged}
 	}
 	next, err := newSession(opts, s.transport)
 	if err != nil {
