@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -168,20 +167,7 @@ func (w *world) forAPerson(ctx context.Context, dir string) (program, kubeconfig
 	if err != nil {
 		return "", "", fmt.Errorf("writing a kubeconfig: %w", err)
 	}
-	return program, kubeconfig, writeUnpacked(kubeconfig, text)
-}
-
-// writeUnpacked writes a kubeconfig with disable-compression, as that of a sandbox has it: the
-// server is on this machine.
-func writeUnpacked(path string, text []byte) error {
-	config, err := clientcmd.Load(text)
-	if err != nil {
-		return fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	for _, c := range config.Clusters {
-		c.DisableCompression = true
-	}
-	return clientcmd.WriteToFile(*config, path)
+	return program, kubeconfig, os.WriteFile(kubeconfig, text, 0o600)
 }
 
 // timeVerb runs a command again and again.

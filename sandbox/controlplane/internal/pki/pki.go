@@ -115,8 +115,7 @@ func (b *Bundle) WriteKubeconfig(path, server, user string, groups ...string) er
 		return err
 	}
 	config := clientcmdapi.NewConfig()
-	// On loopback packing costs more than it saves: a third of what a large list takes.
-	config.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: b.CA, DisableCompression: true}
+	config.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: b.CA}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM}
 	config.Contexts["sandbox"] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: user}
 	config.CurrentContext = "sandbox"
