@@ -48,7 +48,7 @@ func newDemo(flags *sandboxFlags) *cobra.Command {
 			return demo(cmd.Context(), flags, options, keep, p)
 		},
 	}
-	options.register(cmd)
+	options.register(cmd, demoTimeScale)
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running at the end, and when it fails")
 	return cmd
 }

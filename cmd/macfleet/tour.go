@@ -95,7 +95,7 @@ func newTour(flags *sandboxFlags) *cobra.Command {
 			})
 		},
 	}
-	options.register(cmd)
+	options.register(cmd, upTimeScale)
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the sandbox running at the end, and when it fails")
 	return cmd
 }

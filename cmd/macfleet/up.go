@@ -19,6 +19,13 @@ import (
 	"github.com/macfleet/macfleet/sandbox/world"
 )
 
+// How much faster the vendor's time passes: a wipe of 17 minutes takes 17 seconds, and half of that
+// where somebody waits for it.
+const (
+	upTimeScale   = 60
+	demoTimeScale = 120
+)
+
 // upOptions are the flags of `up`.
 type upOptions struct {
 	hosts     int
@@ -28,9 +35,9 @@ type upOptions struct {
 	source    string
 }
 
-func (o *upOptions) register(cmd *cobra.Command) {
+func (o *upOptions) register(cmd *cobra.Command, timeScale float64) {
 	cmd.Flags().IntVar(&o.hosts, "hosts", 6, "how many Macs are in the vendor's pool")
-	cmd.Flags().Float64Var(&o.timeScale, "time-scale", 60, "how much faster than in reality the vendor's time passes")
+	cmd.Flags().Float64Var(&o.timeScale, "time-scale", timeScale, "how much faster than in reality the vendor's time passes")
 	cmd.Flags().IntVar(&o.port, "port", 0, "port of the API server on 127.0.0.1 (0: a free one)")
 	cmd.Flags().StringVar(&o.source, "source", "", "the checkout to build from (default: the programs beside macfleet, else the checkout around the working directory)")
 }
@@ -61,7 +68,7 @@ func newUp(flags *sandboxFlags) *cobra.Command {
 			return nil
 		},
 	}
-	options.register(cmd)
+	options.register(cmd, upTimeScale)
 	cmd.Flags().IntVar(&options.replicas, "replicas", 3, "how many Macs the fleet starts with")
 	return cmd
 }
