@@ -304,6 +304,7 @@ func TestWhereRecoveryMakesNothing(t *testing.T) {
 		message, providerID, next string
 	}{
 		"a Mac that was no node yet":    {retry, "", "After more of these recovery reboots the Mac once"},
+		"one that was rebooted":         {retry, "", "Recovery has rebooted the Mac; after more of these it has it wiped"},
 		"a Mac that was a node":         {retry, "scaleway://fr-par-1/1", "recovery neither reboots nor wipes it; a health check, where there is one, does"},
 		"of which a person mends it":    {human, "scaleway://fr-par-1/1", "before somebody mends"},
 		"what is waited for":            {"step join failed (wait): refused", "", "neither a reboot nor a wipe"},
@@ -313,6 +314,7 @@ func TestWhereRecoveryMakesNothing(t *testing.T) {
 		s := clitest.Fleet()
 		m := &s.Machines[2]
 		m.Status.Bootstrap.Attempts, m.Spec.ProviderID, m.Status.Conditions[1].Message = 1, c.providerID, c.message
+		m.Status.Bootstrap.RebootIssued = name == "one that was rebooted"
 		if p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapFailed); !strings.Contains(p.Next, c.next) {
 			t.Errorf("%s: next %q", name, p.Next)
 		}

@@ -29,6 +29,9 @@ func TestAMacMakesNoSeriesWithoutEnd(t *testing.T) {
 		m.step(step, time.Second)
 		m.failure(&push.Failure{Step: step, Class: document.Wait})
 	}
+	if n := histogram(t, m.steps.WithLabelValues(push.StepReboot).(prometheus.Histogram)).GetSampleCount(); n != 1 {
+		t.Errorf("the manager's own step was counted %d times under its name, want once", n)
+	}
 	if n := testutil.CollectAndCount(m.steps); n != maxSteps+1 {
 		t.Errorf("%d histograms of steps, want %d and one for the others", n, maxSteps)
 	}

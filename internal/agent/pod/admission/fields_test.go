@@ -62,6 +62,13 @@ func TestUnsupported(t *testing.T) {
 		{"a command's fields without one", func(_ *corev1.Pod, c *corev1.Container) {
 			c.WorkingDir, c.TTY, c.Stdin, c.StdinOnce = "/tmp", true, true, true
 		}, []string{"spec.containers[0].workingDir", "spec.containers[0].stdin", "spec.containers[0].stdinOnce", "spec.containers[0].tty"}},
+		{"more containers than the agent holds", func(p *corev1.Pod, c *corev1.Container) {
+			more := *c
+			more.Command = []string{"x"}
+			for range maxContainers {
+				p.Spec.InitContainers = append(p.Spec.InitContainers, more)
+			}
+		}, []string{"spec.containers (65 with spec.initContainers, 64 at most)"}},
 		{"environment from a file", func(_ *corev1.Pod, c *corev1.Container) {
 			c.Env = []corev1.EnvVar{{Name: "A"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
 		}, []string{"spec.containers[0].env[1].valueFrom.fileKeyRef"}},
