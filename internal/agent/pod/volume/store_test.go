@@ -503,7 +503,8 @@ func TestARefreshIsBoundedAndHoldsUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.shelf.secrets["a"] = map[string][]byte{"k": make([]byte, maxPayload-1<<20)}
-	b.shelf.secrets["b"] = map[string][]byte{"k": make([]byte, 1<<20)}
+	rest := make([]byte, 1<<20-3*perFile) // of which one fits
+	b.shelf.secrets["b"] = map[string][]byte{"k": rest, "l": rest}
 	b.shelf.token = "jwt2"
 	if _, err := b.Refresh(t.Context(), p); err == nil || !strings.HasPrefix(err.Error(), "volume b: the files of the Pod's volumes have more than 16777216 bytes together") {
 		t.Errorf("%v, want that of volume b alone", err)
