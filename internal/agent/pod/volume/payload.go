@@ -57,10 +57,10 @@ func (g *gathering) add(path string, data []byte, m fs.FileMode) error {
 	return nil
 }
 
-// gather reads what a volume is made of, and lowers the room by it unless it fails.
+// gather reads what a volume is made of, and lowers the room by it.
 func gather(ctx context.Context, p *corev1.Pod, v corev1.Volume, room *int64, src Source, f env.Facts) (payload, time.Time, error) {
 	g := &gathering{pod: p, src: src, facts: f, files: payload{}, room: room}
-	before, err := *room, error(nil)
+	var err error
 	switch {
 	case v.ConfigMap != nil:
 		err = g.configMap(ctx, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional, mode(v.ConfigMap.DefaultMode))
@@ -78,9 +78,6 @@ func gather(ctx context.Context, p *corev1.Pod, v corev1.Volume, room *int64, sr
 	}
 	if err == nil {
 		err = g.files.check()
-	}
-	if err != nil {
-		*room = before
 	}
 	return g.files, g.refreshAt, err
 }

@@ -143,15 +143,39 @@ func (s *Store) Refresh(ctx context.Context, p *corev1.Pod) (time.Time, error) {
 	}
 	var due time.Time
 	var errs []error
-	room := int64(maxPayload)
+	// What is there takes its room until it is replaced.
+	room, had := int64(maxPayload), map[string]int64{}
 	for _, v := range volumes {
-		at, err := s.refresh(ctx, p, d, v, &room)
+		had[v.Name] = taken(homeOf(d, p, v).path())
+		room -= had[v.Name]
+	}
+	for _, v := range volumes {
+		mayTake := had[v.Name] + max(room, 0)
+		left := mayTake
+		at, err := s.refresh(ctx, p, d, v, &left)
 		if err != nil {
 			errs = append(errs, of(v.Name, err))
+		} else {
+			room += had[v.Name] - (mayTake - left)
 		}
 		due = sooner(due, at)
 	}
 	return due, errors.Join(errs...)
+}
+
+// taken is how much room a volume has taken, counted as gathering.add does.
+func taken(dir string) int64 {
+	var sum int64
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // what is not there takes nothing
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			sum += info.Size() + perFile
+		}
+		return nil
+	})
+	return sum
 }
 
 // refresh is Refresh of one volume.

@@ -503,8 +503,7 @@ func TestARefreshIsBoundedAndHoldsUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.shelf.secrets["a"] = map[string][]byte{"k": make([]byte, maxPayload-1<<20)}
-	rest := make([]byte, 1<<20-3*perFile) // of which one fits
-	b.shelf.secrets["b"] = map[string][]byte{"k": rest, "l": rest}
+	b.shelf.secrets["b"] = map[string][]byte{"k": make([]byte, 1<<20)}
 	b.shelf.token = "jwt2"
 	if _, err := b.Refresh(t.Context(), p); err == nil || !strings.HasPrefix(err.Error(), "volume b: the files of the Pod's volumes have more than 16777216 bytes together") {
 		t.Errorf("%v, want that of volume b alone", err)
@@ -513,6 +512,26 @@ func TestARefreshIsBoundedAndHoldsUpNoOther(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join(b.ram, "u-1/secret/volumes", file)); err != nil || string(got) != want {
 			t.Errorf("%s: %.20q, %v, want %q", file, got, err, want)
 		}
+	}
+}
+
+// What is refused keeps what it has, and that keeps its room.
+func TestARefusedRefreshKeepsItsRoom(t *testing.T) {
+	b := newBench(t)
+	b.shelf.secrets["a"], b.shelf.secrets["b"] = map[string][]byte{"k": make([]byte, 15<<20)}, map[string][]byte{"k": []byte("old")}
+	p := aPod([]corev1.Volume{secret("a", "a"), secret("b", "b")}, mount("a", "/a"), mount("b", "/b"))
+	if _, err := b.SetUp(t.Context(), p, Mode{}); err != nil {
+		t.Fatal(err)
+	}
+	b.shelf.secrets["a"], b.shelf.secrets["b"] = map[string][]byte{"k": make([]byte, 17<<20)}, map[string][]byte{"k": make([]byte, 15<<20)}
+	_, err := b.Refresh(t.Context(), p)
+	if err == nil || !strings.Contains(err.Error(), "volume a: ") || !strings.Contains(err.Error(), "volume b: ") {
+		t.Errorf("%v, want both refused", err)
+	}
+	// Room that a volume gives back is another's.
+	b.shelf.secrets["a"] = map[string][]byte{"k": []byte("small")}
+	if _, err := b.Refresh(t.Context(), p); err != nil {
+		t.Errorf("%v, once the first is small again", err)
 	}
 }
 
