@@ -40,7 +40,7 @@ func Transitions(before, after *infrav1.ScalewayAppleSiliconMachine) []Transitio
 			infrav1.NodeReadyCondition: normal, infrav1.ReasonNodeUnreachable: warning, infrav1.ReasonNodeMissing: warning, infrav1.ReasonProviderIDMismatch: warning,
 		}},
 		{infrav1.UpToDateCondition, map[string]string{
-			infrav1.ReasonDrifted: normal, infrav1.ReasonUpdateFailed: warning, infrav1.ReasonHeld: normal, infrav1.ReasonInvalidProfile: warning, infrav1.ReasonUnknownProfile: warning,
+			infrav1.ReasonDrifted: normal, infrav1.ReasonUpdateFailed: warning, infrav1.ReasonHeld: normal, infrav1.ReasonInvalidProfile: warning,
 		}},
 		{infrav1.SlotsHealthyCondition, map[string]string{
 			infrav1.ReasonSlotsLeaked: warning, infrav1.ReasonRebootingForSlots: normal, infrav1.ReasonSlotsStillLeaked: warning,

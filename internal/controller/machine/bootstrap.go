@@ -83,14 +83,14 @@ func (p *bootstrapPhase) run(ctx context.Context, v *visit) (ctrl.Result, error)
 	}
 	profile, err := p.machines.profile(ctx, v.Machine)
 	if missing, ok := errors.AsType[*unknownProfileError](err); ok {
-		v.unusable(machine.False(infrav1.ReasonUnknownProfile, "%s", missing))
+		v.bootstrapped = machine.False(infrav1.ReasonUnknownProfile, "%s", missing)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := rollout.Check(profile); err != nil {
-		v.unusable(machine.False(infrav1.ReasonInvalidProfile, "MacNodeProfile %s: %s", profile.Name, err))
+		v.invalid(profile.Name, err)
 		return ctrl.Result{}, nil
 	}
 	want, err := p.starter.desired(ctx, v, profile)
@@ -128,13 +128,17 @@ func (p *bootstrapPhase) readSecret(ctx context.Context, v *visit) (first *job.R
 	return nil, err
 }
 
-// unusable says why the profile cannot be followed. A Mac that runs goes on as it is.
-func (v *visit) unusable(complaint machine.Finding) {
+// invalid says that the profile asks for what cannot be. A Mac that runs goes on as it is.
+func (v *visit) invalid(profile string, err error) {
+	complaint := machine.False(infrav1.ReasonInvalidProfile, "MacNodeProfile %s: %s", profile, err)
 	if v.Machine.Spec.ProviderID == "" {
 		v.bootstrapped = complaint
 		return
 	}
 	v.upToDate = complaint
+	if v.Machine.Status.Applied.Agent != "" { // whatever an earlier visit waited for
+		v.bootstrapped = machine.True(infrav1.BootstrappedCondition)
+	}
 }
 
 // converge decides whether the Mac needs a push, and follows the one there is.

@@ -58,7 +58,7 @@ func TestAFirstPushCountsWhateverIsWantedSince(t *testing.T) {
 		}, infrav1.ReasonInvalidProfile},
 		"the profile, which is gone": {func(w *world) {
 			w.delete(&infrav1.MacNodeProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "builders"}})
-		}, infrav1.ReasonUnknownProfile},
+		}, ""},
 		"the address":       {func(w *world) { w.poke(host.KeyAddress, "10.0.0.9") }, infrav1.UpToDateCondition},
 		"the address, lost": {func(w *world) { w.poke(host.KeyAddress, "") }, ""},
 		"the password":      {func(w *world) { w.poke(host.KeySudoPassword, "") }, infrav1.UpToDateCondition},

@@ -46,10 +46,10 @@ func newMetrics() *metrics {
 			Buckets: []float64{15, 30, 60, 120, 300, 600, 1200, 1800, 3600},
 		}),
 	}
-	// What has counted nothing yet shows 0: of a series that begins at 1 no increase is seen.
 	for _, step := range push.Steps() {
 		m.named[step] = true // the manager's own have their series whatever a Mac names
 	}
+	// What has counted nothing yet shows 0: of a series that begins at 1 no increase is seen.
 	for _, result := range []string{claimTaken, claimAgain, claimConflict, claimLost, claimNoHost} {
 		m.claims.WithLabelValues(result)
 	}

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -198,14 +199,27 @@ func TestPushOutlivingItsUpdatePermitCounts(t *testing.T) {
 	}
 }
 
-// A Mac that runs goes on as it is, and counts as well.
+// Nothing is mended on a Mac whose profile is gone, and there is no profile that could say so: its
+// Machine is not Ready, of which the alert for Machines that are stuck tells.
 func TestAProfileThatIsGoneIsReported(t *testing.T) {
 	w, _ := profiled(t)
 	w.delete(&infrav1.MacNodeProfile{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "builders"}})
 	w.settle("mac-1")
-	c := w.condition(infrav1.UpToDateCondition)
-	if c.Reason != infrav1.ReasonUnknownProfile || w.machine("mac-1").Status.Phase != machine.PhaseRunning {
-		t.Errorf("UpToDate = %+v in phase %s", c, w.machine("mac-1").Status.Phase)
+	if c := w.condition(infrav1.ReadyCondition); c.Reason != infrav1.ReasonUnknownProfile || c.Status != metav1.ConditionFalse {
+		t.Errorf("Ready = %+v", c)
+	}
+}
+
+// What an earlier visit waited for does not stay with a Mac that runs.
+func TestAnInvalidProfileLeavesAMacBootstrapped(t *testing.T) {
+	w, _ := profiled(t)
+	m := w.machine("mac-1")
+	conditions.Set(m, metav1.Condition{Type: infrav1.BootstrappedCondition, Status: metav1.ConditionFalse, Reason: infrav1.ReasonWaitingForCluster})
+	w.updateStatus(m)
+	w.editProfile(func(s *infrav1.MacNodeProfileSpec) { s.Network.Subnet = "10.0.0.1/8" })
+	w.settle("mac-1")
+	if got := w.reason("mac-1", infrav1.BootstrappedCondition); got != infrav1.BootstrappedCondition {
+		t.Errorf("Bootstrapped = %s", got)
 	}
 }
 
