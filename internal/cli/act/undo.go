@@ -73,9 +73,9 @@ func (a Undo) find(profile *infrav1.MacNodeProfile) (*infrav1.ProfileRevision, m
 		if len(patch) > 0 {
 			return r, patch, nil
 		}
-		if a.To == "" && profile.Status.Revision != "" && r.Revision != profile.Status.Revision {
-			return nil, nil, fmt.Errorf("profile %s/%s asks for what it did at revision %.12s: what is new came with the manager, as its agent does; helm rollback takes that back",
-				profile.Namespace, profile.Name, r.Revision)
+		if profile.Status.Revision != "" && r.Revision != profile.Status.Revision {
+			return nil, nil, fmt.Errorf("profile %s/%s asks for what it did at revision %.12s: what differs is not the profile's, as the agent, which helm rollback takes back; --to-revision names an older one: %s",
+				profile.Namespace, profile.Name, r.Revision, remembered(profile))
 		}
 	}
 	return nil, nil, nil

@@ -57,13 +57,16 @@ func TestUndo(t *testing.T) {
 		},
 		"an unknown one": {to: "ffff", says: "remembers no other revision ffff: it has bbbbbbbbbbbb of "},
 		"the one it has": {
-			to: "bbbb", change: func(p *infrav1.MacNodeProfile) { asked(p, "b") }, says: "remembers no other revision",
+			to: "bbbb", change: func(p *infrav1.MacNodeProfile) { asked(p, "b"); p.Status.Revision = strings.Repeat("b", 64) }, says: "remembers no other revision",
 		},
 		"of what a new manager brought": {
 			change: func(p *infrav1.MacNodeProfile) {
 				asked(p, "b")
 				p.Spec.AgentVersion, p.Spec.MaxOrdered = "v0.2.0", ptr.To[int32](3)
-			}, says: "asks for what it did at revision bbbbbbbbbbbb: what is new came with the manager, as its agent does; helm rollback takes that back",
+			}, says: "asks for what it did at revision bbbbbbbbbbbb: what differs is not the profile's, as the agent, which helm rollback takes back",
+		},
+		"of what a new manager brought, by name": {
+			to: "bbbb", change: func(p *infrav1.MacNodeProfile) { asked(p, "b") }, says: "what differs is not the profile's",
 		},
 		"without a history": {change: func(p *infrav1.MacNodeProfile) { p.Status.History = nil }, says: "nothing was yet"},
 	} {

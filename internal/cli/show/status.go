@@ -4,12 +4,14 @@ package show
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -199,10 +201,24 @@ func profileFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 // profile remembers nothing to go back to, to look.
 func haltCommand(p *infrav1.MacNodeProfile) string {
 	verb := "status"
-	if slices.ContainsFunc(p.Status.History, func(r infrav1.ProfileRevision) bool { return r.Revision != p.Status.Revision }) {
+	if asksForAnother(p) {
 		verb = "undo"
 	}
 	return fmt.Sprintf("macfleet rollout %s %s -n %s", verb, p.Name, p.Namespace)
+}
+
+// asksForAnother says whether a profile asks its Macs for something else than it did when all of
+// them had it last. What came with a new manager, as its agent, is not the profile's.
+func asksForAnother(p *infrav1.MacNodeProfile) bool {
+	var then infrav1.MacNodeProfileSpec
+	if len(p.Status.History) == 0 || json.Unmarshal(p.Status.History[0].Spec.Raw, &then) != nil {
+		return false
+	}
+	now := *p.Spec.DeepCopy()
+	for _, s := range []*infrav1.MacNodeProfileSpec{&now, &then} {
+		s.Rollout, s.AgentVersion, s.MaxOrdered = infrav1.RolloutPolicy{}, "", nil
+	}
+	return !equality.Semantic.DeepEqual(now, then)
 }
 
 // alone are the phases of hosts that no Machine waits for, and that only a person ends.
