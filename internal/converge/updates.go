@@ -54,8 +54,8 @@ type updates struct{ *step.Env }
 func (u updates) step() step.Step {
 	return step.Step{
 		Name:  "updates",
-		About: "Turns off the automatic download and installation of macOS, of security responses and of apps, and skips the panes of the Setup Assistant. Checks and data files stay on.",
-		Undo:  "Turn automatic updates on in System Settings under General, Software Update.",
+		About: "Turns off the automatic download and installation of macOS, of security responses, of Background Security Improvements and of apps, and skips the panes of the Setup Assistant. Checks and data files stay on.",
+		Undo:  "Turn automatic updates on in System Settings under General, Software Update, and Background Security Improvements under Privacy & Security.",
 		Check: func(ctx context.Context) ([]string, error) { return wantedUpdates().differ(ctx, u.Mac.Defaults) },
 		Act:   func(ctx context.Context) error { return wantedUpdates().write(ctx, u.Mac.Defaults) },
 
