@@ -240,3 +240,26 @@ func TestASilentVendorRestartsNoManager(t *testing.T) {
 		t.Errorf("killed after %d s: %v", most*periodSeconds, probe)
 	}
 }
+
+func TestAnnotationsAndEnvironmentOfTheManager(t *testing.T) {
+	deployment := named(objects(t, append(set("manager.annotations.owner=ci", "manager.extraEnv[0].name=OTEL_TRACES_SAMPLER", "manager.extraEnv[0].value=always_on"),
+		"--set-string", "manager.podAnnotations.scrape=true")...), "Deployment", "macfleet-manager")
+	if deployment == nil {
+		t.Fatal("no Deployment")
+	}
+	if diff := cmp.Diff(map[string]string{"owner": "ci"}, deployment.GetAnnotations()); diff != "" {
+		t.Errorf("annotations: %s", diff)
+	}
+	got, _, err := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "annotations")
+	if diff := cmp.Diff(map[string]string{"scrape": "true"}, got); diff != "" || err != nil {
+		t.Errorf("annotations of its Pods (%v): %s", err, diff)
+	}
+	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("%d containers, %v", len(containers), err)
+	}
+	want := []any{map[string]any{"name": "OTEL_TRACES_SAMPLER", "value": "always_on"}}
+	if diff := cmp.Diff(want, containers[0].(map[string]any)["env"]); diff != "" {
+		t.Errorf("environment: %s", diff)
+	}
+}

@@ -41,6 +41,28 @@ func TestAVersionOfDigitsIsAString(t *testing.T) {
 	}
 }
 
+// So may the names of a fleet and of a Cluster.
+func TestNamesOfDigitsAreStrings(t *testing.T) {
+	all := objects(t, append(set("fleets.builders.zone=fr-par-1", "fleets.builders.healthCheck.enabled=true"),
+		"--set-string", "fleets.builders.name=2026", "--set-string", "cluster.name=2027")...)
+	for kind, name := range map[string]string{
+		"MacNodeProfile": "2026", "MachineDeployment": "2026", "MachineHealthCheck": "2026", "ScalewayAppleSiliconRemediationTemplate": "2026",
+		"Cluster": "2027", "ScalewayAppleSiliconCluster": "2027", "ExternalControlPlane": "2027",
+	} {
+		object := named(all, kind, name)
+		if object == nil {
+			t.Errorf("no %s has the name %q", kind, name)
+			continue
+		}
+		if kind != "MachineDeployment" && kind != "MachineHealthCheck" {
+			continue
+		}
+		if got, _, err := unstructured.NestedString(object.Object, "spec", "clusterName"); err != nil || got != "2027" {
+			t.Errorf("clusterName of %s is %q, %v", kind, got, err)
+		}
+	}
+}
+
 func TestAnOldKubernetesIsRefused(t *testing.T) {
 	for version, want := range map[string]string{"1.32.9": "chart requires kubeVersion: >=1.33.0-0", "1.33.0": "", "1.36.4-eks-1": ""} {
 		_, refusal, err := render(t.Context(), "--kube-version", version)
