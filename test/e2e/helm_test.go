@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -35,6 +37,7 @@ func TestHelmWaitsForMacs(t *testing.T) {
 		return says, missed || f.readyNodes() == 1
 	})
 	f.helm(slices.Concat(upgrade, one, []string{"--wait"})...)
+	f.Logf("helm --wait ended %s after the Mac was a Node that is Ready", f.readyFor().Round(time.Second))
 	if ready := f.readyNodes(); ready != 1 {
 		t.Errorf("helm --wait ended with %d Nodes that are Ready, want 1", ready)
 	}
@@ -76,6 +79,20 @@ func (f *fleet) tryHelm(args ...string) (said string, err error) {
 	args = append(args, "--namespace", world.Namespace, "--kubeconfig", f.world.Kubeconfig())
 	out, err := exec.CommandContext(f.Context(), binary, args...).CombinedOutput()
 	return string(out), err
+}
+
+// readyFor is for how long all Nodes have been Ready that are.
+func (f *fleet) readyFor() time.Duration {
+	f.Helper()
+	var last time.Time
+	for _, node := range f.nodes() {
+		for _, c := range node.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(last) {
+				last = c.LastTransitionTime.Time
+			}
+		}
+	}
+	return time.Since(last)
 }
 
 // readyNodes counts the Nodes that are Ready.
