@@ -69,10 +69,20 @@ func (s *scripted) starts() int {
 	return strings.Count(string(data), "x")
 }
 
+// ended says that the process that is known has: the next may be ready before it is known.
+func (s *scripted) ended() bool {
+	select {
+	case <-s.current().Ended():
+		return true
+	default:
+		return false
+	}
+}
+
 func (s *scripted) awaitReady(starts int) {
 	s.t.Helper()
 	deadline := time.After(time.Minute)
-	for s.starts() < starts || !s.ready(s.t.Context()) {
+	for s.starts() < starts || !s.ready(s.t.Context()) || s.ended() {
 		select {
 		case <-deadline:
 			s.t.Fatalf("started %d times, want %d and ready", s.starts(), starts)
