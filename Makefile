@@ -151,12 +151,12 @@ SOAK ?= 24h
 
 .PHONY: scale
 scale: ## a thousand hosts and Machines: claims, roll-outs, mass releases, ten minutes without the vendor, managers killed; SIZES and OUTAGE vary it
-	go run ./test/scale $(if $(SIZES),-sizes $(SIZES)) $(if $(OUTAGE),-outage $(OUTAGE))
+	go run ./test/scale -patience 2h $(if $(SIZES),-sizes $(SIZES)) $(if $(OUTAGE),-outage $(OUTAGE))
 	go run ./test/bench/plot bench/scale-run.json bench/scale.svg
 
 .PHONY: soak
 soak: bin/alerts ## a fleet is busy for SOAK of the vendor's clock, 24 hours in half an hour; bench/ gets what it used, and the dashboards; SEED=7 varies it
-	go test -count=1 -timeout 3h -v ./test/e2e -run 'TestSoak$$' -args -soak $(SOAK) -soak-json $(CURDIR)/bench/soak.json \
+	go test -count=1 -timeout 3h -v ./test/e2e -run 'TestSoak$$' -args -soak $(SOAK) -soak-figures $(CURDIR)/bench \
 		-alerts $(CURDIR)/bin/alerts -soak-pictures $(CURDIR)/bench $(if $(SEED),-soak-seed $(SEED))
 
 bin/alerts: $(wildcard test/alerts/*.go test/alerts/go.*)

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
 const (
@@ -95,6 +97,17 @@ func (c *ci) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprintf("%d jobs ended as they should, %d were interrupted and say so, %d went with their Pod", c.done, c.interrupted, c.gone)
+}
+
+// figures are the same for the book.
+func (c *ci) figures() []figure.Figure {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return []figure.Figure{
+		figure.New("jobs that ended as they should", "", figure.Of(c.done)),
+		figure.New("jobs that were interrupted and said so", "", figure.Of(c.interrupted)),
+		figure.New("jobs that went with their Pod", "", figure.Of(c.gone)),
+	}
 }
 
 func (c *ci) turn(ctx context.Context) {

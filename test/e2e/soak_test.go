@@ -20,7 +20,7 @@ import (
 var (
 	soakFlag     = flag.Duration("soak", time.Hour, "how long TestSoak keeps a fleet busy, on the vendor's clock")
 	soakSeedFlag = flag.Uint64("soak-seed", 1, "the seed of what happens to it")
-	soakJSONFlag = flag.String("soak-json", "", "file for what it measured")
+	soakFiguresFlag = flag.String("soak-figures", "", "folder for what it measured, soak.json")
 	// picturesFlag takes the program of -alerts, whose time goes as fast as the vendor's.
 	picturesFlag = flag.String("soak-pictures", "", "folder for pictures of the chart's dashboards over that time")
 )
@@ -150,8 +150,10 @@ func (s *soak) noneLost() (string, bool) {
 func (s *soak) report() {
 	s.Helper()
 	s.Logf("%.1f hours: %s", s.hours(), s.ci)
-	s.usage.Jobs = fmt.Sprint(s.ci)
-	if *soakJSONFlag != "" {
-		s.usage.write(*soakJSONFlag)
+	if *soakFiguresFlag == "" {
+		return
 	}
+	s.usage.report.Settings = fmt.Sprintf("%.1f hours of the vendor's clock, seed %d, %d troubles", s.hours(), *soakSeedFlag, len(s.usage.Happened))
+	s.usage.report.Add(s.ci.figures()...)
+	s.usage.write(*soakFiguresFlag)
 }

@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +9,7 @@ import (
 	"time"
 
 	"github.com/macfleet/macfleet/test/agent/stage"
+	"github.com/macfleet/macfleet/test/bench/figure"
 )
 
 const (
@@ -49,8 +47,8 @@ type happened struct {
 type usage struct {
 	f        *fleet
 	token    string
-	Load     string     `json:"load"`
-	Jobs     string     `json:"jobs"`
+	report *figure.Report
+	// Happened and Looks are the report's details, which the picture is drawn of.
 	Happened []happened `json:"happened"`
 	Looks    []look     `json:"looks"`
 }
@@ -60,7 +58,9 @@ func newUsage(f *fleet, scraper string) *usage {
 	if err != nil {
 		f.Fatal(err)
 	}
-	return &usage{f: f, token: string(token)}
+	report := figure.Begin("soak")
+	report.Ours, report.Peer = "at the end", "after the first hour"
+	return &usage{f: f, token: string(token), report: report}
 }
 
 func (u *usage) note(hour float64, what string) {
@@ -139,36 +139,28 @@ func (u *usage) checkFlat() {
 	}
 	first, last := u.Looks[after], u.Looks[len(u.Looks)-1]
 	for _, c := range []struct {
-		what        string
+		what, unit  string
 		first, last float64
 		most        float64
 	}{
-		{"goroutines of the manager", float64(first.Goroutines), float64(last.Goroutines), float64(first.Goroutines)*flat + slack},
-		{"files that the manager has open", float64(first.Descriptors), float64(last.Descriptors), float64(first.Descriptors)*flat + slack},
-		{"processes of agents", float64(first.AgentProcesses), float64(last.AgentProcesses), float64(first.AgentProcesses)},
-		{"MB of the manager", first.Manager, last.Manager, first.Manager * flatMemory},
-		{"MB of an agent", first.Agent, last.Agent, first.Agent * flatMemory},
+		{"goroutines of the manager", "", float64(first.Goroutines), float64(last.Goroutines), float64(first.Goroutines)*flat + slack},
+		{"files that the manager has open", "", float64(first.Descriptors), float64(last.Descriptors), float64(first.Descriptors)*flat + slack},
+		{"processes of agents on the Macs", "", float64(first.AgentProcesses), float64(last.AgentProcesses), float64(first.AgentProcesses)},
+		{"resident memory of the manager", "MB", first.Manager, last.Manager, first.Manager * flatMemory},
+		{"resident memory of an agent, median of the Macs", "MB", first.Agent, last.Agent, first.Agent * flatMemory},
 	} {
-		u.f.Logf("%s: %.1f after %.1f hours, %.1f after %.1f", c.what, c.first, first.Hour, c.last, last.Hour)
+		u.report.Add(figure.Beside(c.what, c.unit, figure.Of(c.last), figure.Of(c.first), figure.Sample{}, figure.AtMostTimes(flat)))
 		if c.last > c.most {
-			u.f.Errorf("%s grow: %.1f after %.1f hours, %.1f after %.1f", c.what, c.first, first.Hour, c.last, last.Hour)
+			u.f.Errorf("%s: %.1f after %.1f hours, %.1f after %.1f", c.what, c.first, first.Hour, c.last, last.Hour)
 		}
 	}
 }
 
-func (u *usage) write(path string) {
+// write writes the report below a folder.
+func (u *usage) write(folder string) {
 	u.f.Helper()
-	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
-		u.Load = string(bytes.TrimSpace(load))
-	}
-	text, err := json.MarshalIndent(u, "", "  ")
-	if err != nil {
+	u.report.Details = u
+	if err := u.report.End(u.f.Output(), folder); err != nil {
 		u.f.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		u.f.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o600); err != nil {
-		u.f.Fatal(fmt.Errorf("writing the figures: %w", err))
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -110,6 +111,24 @@ func TestFlags(t *testing.T) {
 	for _, wrong := range []string{"", "3", "ten", "20,10"} {
 		if _, err := parse([]string{"-sizes", wrong}); err == nil {
 			t.Errorf("-sizes %q is taken", wrong)
+		}
+	}
+}
+
+// The book's tables of a large fleet are those of the run that is committed: go run ./test/scale -table FILE prints them.
+func TestTheBooksTablesAreOfTheCommittedRun(t *testing.T) {
+	book := filepath.Join("..", "..", "docs")
+	r, err := readRecord(filepath.Join(book, "figures", recordName+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(book, "figures.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{r.costTable(), r.phaseTable()} {
+		if !strings.Contains(string(page), "\n\n"+table+"\n") {
+			t.Errorf("docs/figures.md has another table than docs/figures/%s.json:\n%s", recordName, table)
 		}
 	}
 }

@@ -38,6 +38,22 @@ func wellFormed(t *testing.T, svg string) {
 	}
 }
 
+// The picture of a day is of the details of its report.
+func TestChartOfADay(t *testing.T) {
+	c, err := chartOf([]byte(`{"part":"soak","figures":[],"details":{"happened":[],"looks":[
+		{"hour":1,"managerMB":98,"agentMB":32,"goroutines":380,"descriptors":14,"vendorCalls":700},
+		{"hour":24,"managerMB":100,"agentMB":31,"goroutines":384,"descriptors":15,"vendorCalls":9000}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := [][]point{{{1, 98}, {24, 100}}, {{1, 380}, {24, 384}}, {{1, 14}, {24, 15}}, {{1, 32}, {24, 31}}, {{1, 700}, {24, 9000}}}
+	for i, p := range c.panels {
+		if !slices.Equal(p.points, want[i]) {
+			t.Errorf("%s: %v, want %v", p.title, p.points, want[i])
+		}
+	}
+}
+
 // Of a run of several sizes the largest is drawn, from its first phase on, with rates between two samples.
 func TestChartOfAScaleRun(t *testing.T) {
 	c, err := chartOf([]byte(`{"at":"2026-11-27T10:00:00Z","phases":[
@@ -72,7 +88,7 @@ func TestChartOfAScaleRun(t *testing.T) {
 }
 
 func TestALineNeedsTwoLooks(t *testing.T) {
-	for _, text := range []string{`{}`, `{"looks":[{"hour":1}]}`, `{"samples":[{"seconds":1}]}`} {
+	for _, text := range []string{`{}`, `{"details":{"looks":[{"hour":1}]}}`, `{"samples":[{"seconds":1}]}`} {
 		if c, err := chartOf([]byte(text)); err == nil {
 			t.Errorf("of %s there is %+v", text, c)
 		}

@@ -33,13 +33,13 @@ func run(args []string) error {
 // chartOf knows the figures by what they have.
 func chartOf(text []byte) (chart, error) {
 	var both struct {
-		soak
+		Details soak `json:"details"`
 		scale
 	}
 	if err := json.Unmarshal(text, &both); err != nil {
 		return chart{}, err
 	}
-	c := both.soak.chart()
+	c := both.Details.chart()
 	if len(both.Samples) > 0 {
 		c = both.scale.chart()
 	}
@@ -49,7 +49,7 @@ func chartOf(text []byte) (chart, error) {
 	return c, nil
 }
 
-// soak is what TestSoak writes.
+// soak is what TestSoak writes as its report's details.
 type soak struct {
 	Looks []struct {
 		Hour        float64 `json:"hour"`

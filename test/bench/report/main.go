@@ -83,7 +83,7 @@ func take(root, file string) error {
 	return os.WriteFile(to, text, 0o644)
 }
 
-// isReport is false of what lies there beside reports, as what make soak writes.
+// isReport is false of what lies there beside reports, as what make scale writes.
 func isReport(r *figure.Report) bool { return r.Part != "" && len(r.Figures) > 0 }
 
 // reports are those that are committed.

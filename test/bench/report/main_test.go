@@ -31,7 +31,7 @@ func TestPageIsOfTheCommittedFigures(t *testing.T) {
 	for _, missed := range figure.Unexplained(want, all) {
 		t.Errorf("%s misses its goal, and docs/figures.md has no row for it below \"Why a goal is missed\"", missed)
 	}
-	for _, part := range []string{"agent", "board", "claims", "converge", "decisions", "kubelet", "leader", "manager", "scale", "schedules", "verbs"} {
+	for _, part := range []string{"agent", "board", "claims", "converge", "decisions", "kubelet", "leader", "manager", "scale", "schedules", "soak", "verbs"} {
 		if !strings.Contains(want, "<!-- figures: "+part+" -->") {
 			t.Errorf("docs/figures.md has no place for the figures of %s", part)
 		}
@@ -106,18 +106,18 @@ func TestWritesTablesAlone(t *testing.T) {
 	}
 }
 
-// make soak writes its figures there, too, which are a picture's.
+// make scale writes its record there, too, of which its own tables are made.
 func TestLeavesWhatIsNoReport(t *testing.T) {
 	dir := book(t)
 	for _, folder := range []string{filepath.Join(dir, "docs", "figures"), filepath.Join(dir, "bench")} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(folder, "soak.json"), []byte(`{"jobs": "448 jobs"}`), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "scale-run.json"), []byte(`{"phases": []}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := run(dir, []string{filepath.Join(dir, "bench", "soak.json")}); err != nil {
+	if err := run(dir, []string{filepath.Join(dir, "bench", "scale-run.json")}); err != nil {
 		t.Error(err)
 	}
 }
