@@ -1,12 +1,8 @@
 package world
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/macfleet/macfleet/sandbox/buildcache"
@@ -41,17 +37,4 @@ func (h holdings) release() error {
 		errs = append(errs, held.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// hashFile is a file's SHA-256.
-func hashFile(path string) (string, error) {
-	file, err := os.Open(filepath.Clean(path))
-	if err != nil {
-		return "", err
-	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, file); err != nil {
-		return "", errors.Join(err, file.Close())
-	}
-	return hex.EncodeToString(hash.Sum(nil)), file.Close()
 }

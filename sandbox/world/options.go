@@ -40,7 +40,7 @@ type Binaries struct {
 	Cluster cluster.Binaries
 	// Manager is the provider, for Linux.
 	Manager string
-	// AgentDir holds tart-kubelet for darwin/arm64: what the manager uploads.
+	// AgentDir holds tart-kubelet for darwin/arm64, or tart-kubelet.gz: what the manager uploads.
 	AgentDir string
 	// AgentTwin is the same agent for Linux: what a simulated Mac runs in its place.
 	AgentTwin string

@@ -123,15 +123,6 @@ func (w *World) twins() (map[string]string, error) {
 	return map[string]string{hash: w.options.Binaries.AgentTwin}, err
 }
 
-// hashAgent is the SHA-256 of the agent in a folder, by which Macs know it.
-func hashAgent(dir string) (string, error) {
-	hash, err := hashFile(filepath.Join(dir, "tart-kubelet"))
-	if err != nil {
-		return "", fmt.Errorf("hashing the agent: %w", err)
-	}
-	return hash, nil
-}
-
 // Upgrade gives the managers another build of the agent, as a new release would,
 // and starts them again with it.
 func (w *World) Upgrade(ctx context.Context, agent Agent) error {
