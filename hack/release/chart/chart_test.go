@@ -2,6 +2,8 @@ package chart
 
 import (
 	"bytes"
+	"io"
+	"log"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -116,11 +118,33 @@ func TestAChartWithoutALineForTheDigestIsRefused(t *testing.T) {
 	}
 }
 
-// helm takes the chart from a registry as it was packaged.
+// helm takes the chart from a registry as it was packaged, whoever brought it there.
 func TestPushedChartIsPulledByHelm(t *testing.T) {
-	server := httptest.NewServer(registry.New())
-	t.Cleanup(server.Close)
-	file := packaged(t)
+	for name, push := range map[string]func(t *testing.T, file, charts string){
+		"by a release": pushArtifact,
+		"by a person": func(t *testing.T, file, charts string) {
+			runHelm(t, "push", file, "oci://"+charts, "--plain-http")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+			t.Cleanup(server.Close)
+			file, charts, into := packaged(t), strings.TrimPrefix(server.URL, "http://")+"/charts", t.TempDir()
+			push(t, file, charts)
+			runHelm(t, "pull", "oci://"+charts+"/macfleet", "--version", "0.1.0-rc.1", "--plain-http", "--destination", into)
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pulled, err := os.ReadFile(filepath.Join(into, filepath.Base(file))); err != nil || !bytes.Equal(content, pulled) {
+				t.Errorf("%d bytes of %d came back (%v)", len(pulled), len(content), err)
+			}
+		})
+	}
+}
+
+func pushArtifact(t *testing.T, file, charts string) {
+	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -129,18 +153,11 @@ func TestPushedChartIsPulledByHelm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	repository := strings.TrimPrefix(server.URL, "http://") + "/charts/macfleet"
-	tag, err := name.NewTag(repository + ":0.1.0-rc.1")
+	tag, err := name.NewTag(charts + "/macfleet:0.1.0-rc.1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := remote.Write(tag, artifact); err != nil {
 		t.Fatal(err)
-	}
-	into := t.TempDir()
-	runHelm(t, "pull", "oci://"+repository, "--version", "0.1.0-rc.1", "--plain-http", "--destination", into)
-	pulled, err := os.ReadFile(filepath.Join(into, filepath.Base(file)))
-	if err != nil || !bytes.Equal(content, pulled) {
-		t.Errorf("%d bytes of %d came back (%v)", len(pulled), len(content), err)
 	}
 }
