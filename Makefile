@@ -210,7 +210,7 @@ release-dry-run: bin/helm ## all files of a release in dist/, offline: image, ch
 	$(call RELEASE,dist,-version $(VERSION) -helm ../../bin/helm)
 
 .PHONY: release-test
-release-test: bin/helm ## a release of this commit made twice has the same bytes, and its sandbox runs without Go
+release-test: bin/helm ## a release of this commit made twice has the same bytes, its sandbox runs without Go, and a registry that has it installs it by docs/install.md
 	cd hack/release && GOWORK=off go test -count=1 -timeout 60m -v . -run TestRelease -long
 
 bin/hugo: hack/site/go.mod hack/site/go.sum

@@ -25,7 +25,8 @@ import (
 var long = flag.Bool("long", false, "make whole releases, which takes minutes")
 
 const (
-	version = "v0.1.0-dev"
+	// version is the one that docs/install.md names.
+	version = "v0.1.0"
 	// largest is what a node may have to download.
 	largest = 60_000_000
 )
@@ -73,6 +74,7 @@ func TestReleaseIsReproducibleAndRuns(t *testing.T) {
 	t.Run("everything is there", func(t *testing.T) { everythingIsThere(t, first) })
 	t.Run("sandbox comes up without Go", func(t *testing.T) { sandboxComesUp(t, first) })
 	t.Run("demo", func(t *testing.T) { demoEnds(t, first) })
+	t.Run("installs by the page", func(t *testing.T) { installsByThePage(t, commit, first) })
 	t.Run("same bytes again", func(t *testing.T) {
 		coldCaches(t) // or the second would be compared with what the first compiled
 		sameBytes(t, first, made(t, commit))

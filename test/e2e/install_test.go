@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ import (
 // TestInstallByThePage types the commands of docs/install.md as they stand there, from a
 // chart in dist/ to a Pod with logs, an upgrade, and an uninstallation that gives all Macs
 // back. The sandbox stands for the cloud and for the nodes that run the chart's own Pods.
+// With -release chart and programs are a release's, and helm installs from a registry.
 func TestInstallByThePage(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
@@ -41,7 +43,8 @@ func TestInstallByThePage(t *testing.T) {
 	}
 	f.order(3)
 
-	w.types("The chart")
+	w.types("The chart", fromRegistry()...)
+	f.imageIsReleased("the manager", w.bash("kubectl -n macfleet-system get deployment macfleet-manager -o jsonpath='{.spec.template.spec.containers[0].image}'"))
 	f.readCoreRole()
 	if err := f.world.RunInstalled(t.Context()); err != nil {
 		t.Fatal(err)
@@ -53,6 +56,7 @@ func TestInstallByThePage(t *testing.T) {
 	if machines := w.bash("kubectl -n macfleet-system get machines"); strings.Count(machines, "Running") != 3 {
 		t.Errorf("kubectl get machines does not show the three Machines:\n%s", machines)
 	}
+	w.agentsAreReleased(3)
 
 	if said := w.types("A first Pod"); !strings.Contains(said, "hello from ") {
 		t.Errorf("the first Pod has no log:\n%s", said)
@@ -98,14 +102,14 @@ type walk struct {
 }
 
 // asTyped are the places of the page that are the reader's to fill in, or to leave out.
-var asTyped = strings.NewReplacer(
-	"SCW_ACCESS_KEY=…", "SCW_ACCESS_KEY="+scaleway.DefaultAccessKey,
-	"SCW_SECRET_KEY=…", "SCW_SECRET_KEY="+scaleway.DefaultSecretKey,
-	"SCW_DEFAULT_PROJECT_ID=…", "SCW_DEFAULT_PROJECT_ID="+scaleway.DefaultProjectID,
+var asTyped = []string{
+	"SCW_ACCESS_KEY=…", "SCW_ACCESS_KEY=" + scaleway.DefaultAccessKey,
+	"SCW_SECRET_KEY=…", "SCW_SECRET_KEY=" + scaleway.DefaultSecretKey,
+	"SCW_DEFAULT_PROJECT_ID=…", "SCW_DEFAULT_PROJECT_ID=" + scaleway.DefaultProjectID,
 	"kubectl create namespace macfleet-system   # unless it is there, from the SSH key\n", "",
 	// The Macs of the sandbox come with tart.
 	"    profile:\n      tart: {version: 2.30.0, source: \"https://github.com/cirruslabs/tart/releases/download/2.30.0/tart.tar.gz\", sha256: \"…\"}\n", "",
-)
+}
 
 func (f *fleet) newWalk() *walk {
 	f.Helper()
@@ -124,23 +128,34 @@ func (f *fleet) newWalk() *walk {
 			f.Fatal(err)
 		}
 	}
-	chart, err := filepath.Abs(filepath.Join("..", "..", "charts", "macfleet"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	w.bash("mkdir dist && helm package -d dist --version 0.1.0 " + chart)
+	w.putDist()
 	return w
 }
 
-// types runs what the page's first block of commands below a heading says.
-func (w *walk) types(heading string) string {
+// putDist has the release's files where the page has them, or packages the checkout's chart.
+func (w *walk) putDist() {
+	w.Helper()
+	if *releaseFlag != "" {
+		w.bash("ln -s " + filepath.Join(*releaseFlag, "dist") + " dist")
+		return
+	}
+	chart, err := filepath.Abs(filepath.Join("..", "..", "charts", "macfleet"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.bash("mkdir dist && helm package -d dist --version 0.1.0 " + chart)
+}
+
+// types runs what the page's first block of commands below a heading says, but for words in
+// whose place others are typed.
+func (w *walk) types(heading string, instead ...string) string {
 	w.Helper()
 	_, section, found := strings.Cut(w.page, "# "+heading+"\n")
 	block := regexp.MustCompile("(?s)\n```\n(.*?)```\n").FindStringSubmatch(section)
 	if !found || block == nil {
 		w.Fatalf("docs/install.md has no commands below %q", heading)
 	}
-	commands := asTyped.Replace(block[1])
+	commands := strings.NewReplacer(append(slices.Clone(asTyped), instead...)...).Replace(block[1])
 	if strings.Contains(commands, "…") {
 		w.Fatalf("docs/install.md, %s: something is left to fill in that this test does not know:\n%s", heading, commands)
 	}
@@ -198,6 +213,7 @@ func (f *fleet) runHook(ctx context.Context, p *corev1.Pod) {
 		f.Errorf("the hook %s: %v", p.Name, err)
 	}
 	container := p.Spec.Containers[0]
+	f.imageIsReleased(p.Name, container.Image)
 	cmd := exec.CommandContext(ctx, binaries.Manager, container.Args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	var out bytes.Buffer

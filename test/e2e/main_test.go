@@ -24,13 +24,14 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "e2e: %v\n", err)
 		return 1
 	}
+	flag.Parse()
 	last := ""
-	built, err := world.Build(context.Background(), world.BuildOptions{Progress: func(text string) {
+	built, err := programs(context.Background(), func(text string) {
 		if text != last {
 			fmt.Fprintln(os.Stderr, "e2e:", text)
 			last = text
 		}
-	}})
+	})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: %v\n", errors.Unwrap(err))
 		fmt.Fprintf(os.Stderr, "e2e: %v\n", err)
@@ -49,7 +50,6 @@ func run(m *testing.M) int {
 const atOnce = "4"
 
 func widen() error {
-	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if given {
