@@ -87,6 +87,7 @@ type ExternalControlPlaneSpec struct {
 
 // InitializationStatus is the contract's sign that a control plane was set up.
 type InitializationStatus struct {
+	// controlPlaneInitialized is true once there was a kubeconfig; it never goes back.
 	// +optional
 	ControlPlaneInitialized *bool `json:"controlPlaneInitialized,omitempty"`
 }

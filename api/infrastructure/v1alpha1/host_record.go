@@ -20,12 +20,14 @@ type HostKey struct {
 // PasswordAttempt says that one password was tried in one epoch. There is one
 // attempt for each, because a wrong one can lock the account, and with it SSH.
 type PasswordAttempt struct {
+	// epoch is the install epoch that the password was tried in.
 	// +required
 	Epoch int64 `json:"epoch,omitempty"`
 	// digest is a keyed hash of the password.
 	// +required
 	// +kubebuilder:validation:MaxLength=128
 	Digest string `json:"digest,omitempty"`
+	// at is when the attempt was recorded, just before it was made.
 	// +required
 	At metav1.MicroTime `json:"at,omitempty"`
 }
@@ -74,9 +76,11 @@ type WipeRecord struct {
 
 // BootstrapRecord counts failed bootstraps of one claim.
 type BootstrapRecord struct {
+	// claimToken is the token of the claim that the rest is about.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	ClaimToken string `json:"claimToken,omitempty"`
+	// attempts of this claim that failed.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// rebootIssued: the vendor took the one reboot of this claim's recovery.
@@ -117,6 +121,7 @@ type RegistrationRecord struct {
 
 // Failure is one claim that came to nothing on this host.
 type Failure struct {
+	// time of the failure.
 	// +required
 	Time metav1.Time `json:"time,omitempty"`
 	// reason in one word or two.
@@ -150,6 +155,8 @@ type HostRecord struct {
 	// install epoch. A Mac that shows another is sent no password.
 	// +optional
 	Hardware *HostHardware `json:"hardware,omitempty"`
+	// passwordAttempts are the attempts that the user's password had, the oldest first: one
+	// for each password in each install epoch.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

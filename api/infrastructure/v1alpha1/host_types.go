@@ -94,6 +94,7 @@ type Release struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	OSFamily string `json:"osFamily,omitempty"`
+	// requestedAt is when the release was recorded.
 	// +required
 	RequestedAt metav1.MicroTime `json:"requestedAt,omitempty"`
 }
@@ -115,6 +116,7 @@ type OrderRequest struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	OS string `json:"os,omitempty"`
+	// zone of the vendor to order in, such as fr-par-1.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
 	// +kubebuilder:validation:MaxLength=32
@@ -202,6 +204,7 @@ type ScalewayAppleSiliconHostSpec struct {
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
 	ServerID string `json:"serverID,omitempty"`
+	// zone of the vendor that the server is in, such as fr-par-1.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
 	// +kubebuilder:validation:MaxLength=32
@@ -241,12 +244,16 @@ type ScalewayAppleSiliconHostSpec struct {
 
 // ServerStatus is the server as the vendor last showed it.
 type ServerStatus struct {
+	// name that the server bears.
 	// +optional
 	Name string `json:"name,omitempty"`
+	// status in the vendor's words, such as ready or reinstalling.
 	// +optional
 	Status string `json:"status,omitempty"`
+	// type of the server, such as M2-L.
 	// +optional
 	Type string `json:"type,omitempty"`
+	// delivered is true once the vendor has handed the server over.
 	// +optional
 	Delivered bool `json:"delivered,omitempty"`
 	// os is the image name first installed, e.g. macos-tahoe-26.0.
@@ -255,6 +262,7 @@ type ServerStatus struct {
 	// osFamily of that image, e.g. tahoe.
 	// +optional
 	OSFamily string `json:"osFamily,omitempty"`
+	// ip is the address that the Mac is reached at.
 	// +optional
 	IP string `json:"ip,omitempty"`
 	// sshUser is the account the vendor made.
@@ -263,6 +271,7 @@ type ServerStatus struct {
 	// deletableAt: the vendor bills until then at least.
 	// +optional
 	DeletableAt *metav1.Time `json:"deletableAt,omitempty"`
+	// deletionScheduled: the vendor is to delete the server.
 	// +optional
 	DeletionScheduled bool `json:"deletionScheduled,omitempty"`
 	// commitment as the vendor names it, e.g. duration_24h.
@@ -313,6 +322,7 @@ type RebootStatus struct {
 	// id of the request.
 	// +optional
 	ID string `json:"id,omitempty"`
+	// at is when the vendor took it.
 	// +optional
 	At metav1.MicroTime `json:"at,omitempty,omitzero"`
 }

@@ -127,6 +127,7 @@ type MachineClass struct {
 
 // ProfileReference names a MacNodeProfile of the same namespace.
 type ProfileReference struct {
+	// name of the MacNodeProfile.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -177,6 +178,7 @@ type ScalewayAppleSiliconMachineSpec struct {
 
 // StepError is the step of a bootstrap that failed, and the class of failure.
 type StepError struct {
+	// step of converge, or of what comes before it, that failed.
 	// +optional
 	Step string `json:"step,omitempty"`
 	// class: retry, wait, reboot, reinstall, human or bug.
@@ -221,6 +223,7 @@ type UpdateStatus struct {
 	// failures of that revision on this Mac since it last held.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
+	// lastFailedAt is when the last of these failures was.
 	// +optional
 	LastFailedAt *metav1.Time `json:"lastFailedAt,omitempty"`
 	// heldAt: a try was put off then, which is nobody's failure.
