@@ -229,10 +229,10 @@ site-test: site chromium ## the site's diagrams are drawn, as a real Chromium se
 	cd hack/site && GOWORK=off go test -count=1 . -site $(CURDIR)/site
 
 .PHONY: generate
-generate: ## regenerate deepcopy, CRDs, RBAC and the sandbox's rendering of the chart
+generate: ## regenerate deepcopy, CRDs, RBAC, the sandbox's rendering of the chart, and pages of the docs
 	hack/generate.sh
 
-GENERATED := api charts sandbox/world/rendered docs/operate/phases.md docs/operate/steps.md
+GENERATED := api charts sandbox/world/rendered docs/operate/phases.md docs/operate/steps.md $(addprefix docs/reference/,api.md cli.md manager.md values.md)
 digest = $$(find $(GENERATED) -type f | LC_ALL=C sort | xargs sha256sum | sha256sum)
 
 .PHONY: check-generated

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Regenerates everything that is generated: deepcopy, CRDs, the manager's rights,
-# the chart as the sandbox uses it, and the docs' pages of a host's phases and of
-# the steps on a Mac. CI fails when this leaves a diff.
+# the chart as the sandbox uses it, and the docs' pages of a host's phases, of the steps
+# on a Mac and of the reference. CI fails when this leaves a diff.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,3 +34,6 @@ go test ./internal/host -run TestThePageOfPhasesIsTheTable -update >/dev/null
 
 # The page of the steps on a Mac is what each step says of itself.
 go test ./internal/converge -run TestThePageOfStepsIsTheList -update >/dev/null
+
+# The pages of the reference are what flags, commands, CRDs and values say of themselves.
+go test ./charts ./cmd/macfleet ./cmd/manager -run 'TestThePageOf(TheCLI|TheManager|TheAPI|Values)Is' -pages >/dev/null

@@ -73,7 +73,8 @@ func (w screens) command() *cobra.Command {
 	v.add(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&s.port, "port", 0, "port on this machine (default: a free one)")
-	flags.BoolVar(&s.open, "open", runtime.GOOS == "darwin", "open a viewer")
+	flags.BoolVar(&s.open, "open", runtime.GOOS == "darwin", "open a viewer (default: on macOS)")
+	flags.Lookup("open").DefValue = "" // the words say it, for each system
 	return cmd
 }
 

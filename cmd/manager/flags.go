@@ -132,8 +132,10 @@ func usage(out io.Writer) {
 	f.SetOutput(out)
 	_, _ = fmt.Fprintln(out, "manager runs the controllers of macfleet. Credentials come from SCW_ACCESS_KEY, SCW_SECRET_KEY,\nSCW_DEFAULT_PROJECT_ID and, for another address than the vendor's own, SCW_API_URL: files in the directory\n--vendor-credentials, or variables of the environment.")
 	f.PrintDefaults()
-	_, _ = fmt.Fprintln(out, "\n\"manager crds apply\" applies this build's CRDs where the cluster has older ones, and does nothing else.\n"+
-		"\"manager uninstall check\" waits until nothing is left that a manager must look after.")
+	_, _ = fmt.Fprintln(out)
+	for _, o := range oneOffs() {
+		_, _ = fmt.Fprintf(out, "\"manager %s %s\" %s\n", o.name, o.verb, o.about)
+	}
 }
 
 // parse reads flags and environment. Its errors are one line each.

@@ -12,11 +12,16 @@ import (
 // oneOff is a command that does one thing and ends. The chart's hooks run them.
 type oneOff struct {
 	name, verb string
-	run        func(ctx context.Context, to connection, stdout io.Writer) error
+	// about is what it does, as a sentence.
+	about string
+	run   func(ctx context.Context, to connection, stdout io.Writer) error
 }
 
 func oneOffs() []oneOff {
-	return []oneOff{{"crds", "apply", applyCRDs}, {"uninstall", "check", checkUninstall}}
+	return []oneOff{
+		{"crds", "apply", "applies this build's CRDs where the cluster has older ones, and does nothing else.", applyCRDs},
+		{"uninstall", "check", "waits until nothing is left that a manager must look after.", checkUninstall},
+	}
 }
 
 // oneOffOf is the command of this name, if there is one.
@@ -52,13 +57,18 @@ func (o oneOff) within(ctx context.Context, timeout time.Duration, to connection
 	return o.run(ctx, to, stdout)
 }
 
-func (o oneOff) parse(args []string, stdout io.Writer) (connection, time.Duration, error) {
-	var s settings
-	var timeout time.Duration
+func (o oneOff) flags(s *settings, timeout *time.Duration) *flag.FlagSet {
 	f := flag.NewFlagSet("manager "+o.name+" "+o.verb, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig; default: KUBECONFIG, or the cluster the command runs in")
-	f.DurationVar(&timeout, "timeout", 0, "the command ends after so long, with what is missing; 0: as long as it takes")
+	f.DurationVar(timeout, "timeout", 0, "the command ends after so long, with what is missing; 0: as long as it takes")
+	return f
+}
+
+func (o oneOff) parse(args []string, stdout io.Writer) (connection, time.Duration, error) {
+	var s settings
+	var timeout time.Duration
+	f := o.flags(&s, &timeout)
 	if len(args) == 0 || args[0] != o.verb {
 		return connection{}, 0, wrong("give %q: manager %s %s [--kubeconfig=<file>] [--timeout=<time>]", o.verb, o.name, o.verb)
 	}
