@@ -208,6 +208,19 @@ func TestContract_DataSecretName(t *testing.T) {
 	}
 }
 
+// Core takes the endpoint of either: the control plane knows it, so the infrastructure need not.
+func TestContract_TheControlPlaneHasTheEndpoint(t *testing.T) {
+	kinds := ours(t)
+	for name, want := range map[string]string{"host": "string", "port": "integer"} {
+		if got := field(t, kinds["ExternalControlPlane"], "spec.controlPlaneEndpoint."+name); got == nil || got.Type != want {
+			t.Errorf("ExternalControlPlane: spec.controlPlaneEndpoint.%s = %+v, want of type %s", name, got, want)
+		}
+	}
+	if required := field(t, kinds["ScalewayAppleSiliconCluster"], "spec").Required; slices.Contains(required, "controlPlaneEndpoint") {
+		t.Error("a ScalewayAppleSiliconCluster must have one, too")
+	}
+}
+
 // A topology writes its version there.
 func TestContract_ControlPlaneHasAVersion(t *testing.T) {
 	kinds := ours(t)

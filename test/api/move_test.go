@@ -13,10 +13,10 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 )
 
-// TestAMoveAndARestoreKeepTheMac does what `clusterctl move` and a tool for backups do
+// TestContract_AMoveOrRestoreWithoutStatusKeepsTheMac does what `clusterctl move` and a tool for backups do
 // with a Machine: it is made from its manifest, without status and with another UID,
 // gets its owner, and is released where it came from. Who does so holds claim.
-func TestAMoveAndARestoreKeepTheMac(t *testing.T) {
+func TestContract_AMoveOrRestoreWithoutStatusKeepsTheMac(t *testing.T) {
 	mover := clients[clusterAdmin]
 	source := provisionedMachine()
 	source.Finalizers = []string{infrav1.MachineFinalizer}

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -75,6 +77,47 @@ func TestContract_TemplatesPassTheTopologysDryRun(t *testing.T) {
 			must(t, clients[clusterAdmin].Update(t.Context(), template))
 		})
 	}
+}
+
+// Core watches our kinds and owns what it made; what a topology makes it creates and deletes.
+// Hosts and profiles are none of its business, and a status is never written by it.
+func TestContract_CoreHasItsRightsAndNoMore(t *testing.T) {
+	role := &rbacv1.ClusterRole{}
+	must(t, api.Get(t.Context(), client.ObjectKey{Name: "macfleet-capi-aggregate"}, role))
+	if role.Labels["cluster.x-k8s.io/aggregate-to-manager"] != "true" {
+		t.Errorf("labels %v: core's role does not take it up", role.Labels)
+	}
+	reads := []string{"get", "list", "patch", "watch"}
+	makes := append([]string{"create", "delete"}, reads...)
+	onlyRead := []string{"ScalewayAppleSiliconClusterTemplate", "ScalewayAppleSiliconRemediationTemplate", "ExternalControlPlaneTemplate"}
+	for kind, crd := range ours(t) {
+		want := makes
+		switch {
+		case kind == "ScalewayAppleSiliconHost" || kind == "MacNodeProfile":
+			want = nil
+		case slices.Contains(onlyRead, kind):
+			want = reads
+		}
+		if got := verbsOf(role, crd.Spec.Group, crd.Spec.Names.Plural); !slices.Equal(got, want) {
+			t.Errorf("%s: core may %q, want %q", kind, got, want)
+		}
+		if got := verbsOf(role, crd.Spec.Group, crd.Spec.Names.Plural+"/status"); got != nil {
+			t.Errorf("the status of %s: core may %q", kind, got)
+		}
+	}
+}
+
+// verbsOf are those that a role gives, each once and in order.
+func verbsOf(role *rbacv1.ClusterRole, group, resource string) []string {
+	var verbs []string
+	for _, rule := range role.Rules {
+		ofGroup := slices.Contains(rule.APIGroups, group) || slices.Contains(rule.APIGroups, rbacv1.APIGroupAll)
+		if ofGroup && (slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, rbacv1.ResourceAll)) {
+			verbs = append(verbs, rule.Verbs...)
+		}
+	}
+	slices.Sort(verbs)
+	return slices.Compact(verbs)
 }
 
 // As core does it: by server-side apply, with the rights that the chart gives it.

@@ -22,7 +22,7 @@ var unfit = map[string]string{
 	"ClusterInPlaceUpdateSpec":           "it needs a runtime extension and a KubeadmControlPlane; Macs change in place by their profile",
 	"ClusterUpgradeConformanceSpec":      "it upgrades a KubeadmControlPlane",
 	"ClusterUpgradeWithRuntimeSDKSpec":   "it upgrades a KubeadmControlPlane, with a runtime extension",
-	"ClusterctlUpgradeSpec":              "it makes a management cluster of containers and runs providers' images; TestClusterctlInitializesGeneratesAndUpgrades has clusterctl upgrade macfleet",
+	"ClusterctlUpgradeSpec":              "it makes a management cluster of containers and runs providers' images; TestContract_ClusterctlInitializesGeneratesAndUpgrades has clusterctl upgrade macfleet",
 	"K8SConformanceSpec":                 "it runs Kubernetes' suite in a container; the table above is of that suite",
 	"KCPAdoptionSpec":                    "it adopts Machines of a KubeadmControlPlane",
 	"KCPAndMachineDeploymentRolloutSpec": "it rolls out a KubeadmControlPlane, too; see [framework] MachineDeployment rollout",

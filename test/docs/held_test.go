@@ -103,7 +103,11 @@ func TestEachPromiseIsHeldByATest(t *testing.T) {
 // noRule starts the last cell of a rule of the contract that concerns nothing here.
 const noRule = "does not apply: "
 
-// TestEachRuleOfTheContractIsHeldByATest, and each test that is named after one is found in the page.
+// ofTheContract starts the name of a test that is named after a rule of the contract.
+const ofTheContract = "TestContract_"
+
+// TestEachRuleOfTheContractIsHeldByATest that is named after it, and each such test is found in
+// the page.
 func TestEachRuleOfTheContractIsHeldByATest(t *testing.T) {
 	known := tests(t)
 	page := rows(read(t, book, "contract.md"))
@@ -117,7 +121,7 @@ func TestEachRuleOfTheContractIsHeldByATest(t *testing.T) {
 		}
 	}
 	for name := range known {
-		if strings.HasPrefix(name, "TestContract_") && !named[name] {
+		if strings.HasPrefix(name, ofTheContract) && !named[name] {
 			t.Errorf("docs/contract.md has no rule that %s holds", name)
 		}
 	}
@@ -137,6 +141,9 @@ func ruleComplaints(r row, known map[string]string) []string {
 		found = append(found, "no such test: "+name)
 	}
 	if len(names) > 0 {
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, ofTheContract) }) {
+			found = append(found, "no test is named after this rule, as "+ofTheContract+"…")
+		}
 		return found
 	}
 	for _, reason := range []string{notYet, noRule} {
@@ -148,18 +155,20 @@ func ruleComplaints(r row, known map[string]string) []string {
 }
 
 func TestRuleComplaints(t *testing.T) {
-	known := map[string]string{"TestHeld": `"a case"`}
+	known := map[string]string{"TestContract_Held": `"a case"`, "TestHeld": ""}
 	for text, says := range map[string]string{
-		"| a | yes | kept | `TestHeld` |":             "",
-		"| a | yes | kept | `TestHeld/a case` |":      "",
-		"| a | yes | kept | `TestHeld/another` |":     "no such test",
-		"| a | yes | kept | `TestGone`, `TestHeld` |": "no such test",
-		"| a | yes | kept | by hand |":                "no test holds",
-		"| a | yes | kept | |":                        "no test holds",
-		"| a | yes | kept | not yet: |":               "no test holds",
-		"| a | yes | kept | not yet: hard |":          "",
-		"| a | yes | kept | does not apply: no X |":   "",
-		"| a | kept | `TestHeld` |":                   "four cells",
+		"| a | yes | kept | `TestContract_Held` |":             "",
+		"| a | yes | kept | `TestContract_Held/a case` |":      "",
+		"| a | yes | kept | `TestHeld`, `TestContract_Held` |": "",
+		"| a | yes | kept | `TestHeld` |":                      "named after this rule",
+		"| a | yes | kept | `TestContract_Held/another` |":     "no such test",
+		"| a | yes | kept | `TestGone`, `TestContract_Held` |": "no such test",
+		"| a | yes | kept | by hand |":                         "no test holds",
+		"| a | yes | kept | |":                                 "no test holds",
+		"| a | yes | kept | not yet: |":                        "no test holds",
+		"| a | yes | kept | not yet: hard |":                   "",
+		"| a | yes | kept | does not apply: no X |":            "",
+		"| a | kept | `TestContract_Held` |":                   "four cells",
 	} {
 		found := rows("| rule | must | here | held by |\n|---|---|---|---|\n" + text)
 		if len(found) != 1 {

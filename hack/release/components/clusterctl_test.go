@@ -38,11 +38,11 @@ type managed struct {
 	kubeconfig clusterctl.Kubeconfig
 }
 
-// TestClusterctlInitializesGeneratesAndUpgrades does as docs/install.md says, with
+// TestContract_ClusterctlInitializesGeneratesAndUpgrades does as docs/install.md says, with
 // clusterctl's own code and a real API server, on which no Pod runs. Two things stand in for
 // what is not at hand offline: core's components are its CRDs and an empty Deployment, and of
 // cert-manager, which is said to be there, only the kinds are.
-func TestClusterctlInitializesGeneratesAndUpgrades(t *testing.T) {
+func TestContract_ClusterctlInitializesGeneratesAndUpgrades(t *testing.T) {
 	m := newManaged(t)
 	m.init()
 	m.hasManagerOf("v0.1.0")

@@ -125,10 +125,35 @@ func TestClusterctlTakesTheComponents(t *testing.T) {
 }
 
 // Where the image was pushed to is said to clusterctl, and it stays the release's.
-func TestAnotherRegistryKeepsTheDigest(t *testing.T) {
+func TestContract_AnotherRegistryKeepsTheDigest(t *testing.T) {
 	made := takenWith(t, map[string]string{"images": "infrastructure-macfleet: {repository: registry.example/macfleet}"})
 	if want := []string{"registry.example/macfleet/manager:v0.1.0@" + digest}; !slices.Equal(made.Images(), want) {
 		t.Errorf("images %q, want %q", made.Images(), want)
+	}
+}
+
+// The vendor's are named as its own tools name them, and ours for what they are of.
+func TestContract_VariablesHaveTheirPrefix(t *testing.T) {
+	clusterctls := []string{"CLUSTER_NAME", "NAMESPACE", "KUBERNETES_VERSION", "WORKER_MACHINE_COUNT"} // sets them itself
+	variables := taken(t).Variables()
+	for _, name := range []string{"cluster-template.yaml", "cluster-template-fleet-mhc.yaml", "cluster-template-topology.yaml"} {
+		more, err := yamlprocessor.NewSimpleProcessor().GetVariables(template(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		variables = append(variables, more...)
+	}
+	own := 0
+	for _, variable := range variables {
+		if slices.Contains(clusterctls, variable) {
+			continue
+		}
+		if own++; !slices.ContainsFunc([]string{"SCW_", "MAC_", "TART_"}, func(prefix string) bool { return strings.HasPrefix(variable, prefix) }) {
+			t.Errorf("%s has none of the prefixes", variable)
+		}
+	}
+	if own < 10 {
+		t.Errorf("only %d variables of ours in %q: the search is broken", own, variables)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // The folder of docs/install.md is a repository of providers.
-func TestClusterctlReadsTheFilesAsARepository(t *testing.T) {
+func TestContract_ClusterctlReadsTheFilesAsARepository(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "infrastructure-macfleet", "v0.1.0")
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "config", "clusterctl"))); err != nil {
 		t.Fatal(err)

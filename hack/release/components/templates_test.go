@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	yamlprocessor "sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/yaml"
 
@@ -45,6 +47,40 @@ func TestTemplatesAreTheChartsFleets(t *testing.T) {
 		if len(want) < 7 {
 			t.Errorf("%s: only %d objects compared", name, len(want))
 		}
+	}
+}
+
+// Core wants either of each Machine: the name of a Secret, which these templates have and leave
+// empty, or a template of configs, as the class has.
+func TestContract_MachinesHaveABootstrap(t *testing.T) {
+	for _, name := range []string{"cluster-template.yaml", "cluster-template-fleet-mhc.yaml"} {
+		objects, err := Decode(processed(t, name, map[string]string{
+			"CLUSTER_NAME": "macs", "NAMESPACE": Namespace, "SCW_ZONE": "fr-par-3", "TART_VERSION": "2.30.0", "TART_SHA256": "00",
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named, secrets := "", map[string]bool{}
+		for _, object := range objects {
+			switch object.GetKind() {
+			case "MachineDeployment":
+				named, _, _ = unstructured.NestedString(object.Object, "spec", "template", "spec", "bootstrap", "dataSecretName")
+			case "Secret":
+				secrets[object.GetName()] = object.Object["data"] == nil && object.Object["stringData"] == nil
+			}
+		}
+		if named == "" || !secrets[named] {
+			t.Errorf("%s: Machines name the Secret %q; empty ones are %v", name, named, secrets)
+		}
+	}
+	class := &clusterv1.ClusterClass{}
+	text, _, _ := strings.Cut(string(template(t, "clusterclass-macfleet.yaml")), "\n---\n")
+	if err := decodeStrictly([]byte(text), class); err != nil {
+		t.Fatal(err)
+	}
+	workers := class.Spec.Workers.MachineDeployments
+	if len(workers) != 1 || workers[0].Bootstrap.TemplateRef.Kind != "MacBootstrapConfigTemplate" {
+		t.Errorf("the class' workers are %+v", workers)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/macfleet/macfleet/internal/agent/health"
 	"github.com/macfleet/macfleet/internal/agent/vm"
@@ -58,6 +60,26 @@ func TestNodeIsMadeOnceAndComplete(t *testing.T) {
 		l, err := c.client.CoordinationV1().Leases("kube-node-lease").Get(context.Background(), "mac-1", metav1.GetOptions{})
 		return err == nil && len(l.OwnerReferences) == 1 && l.OwnerReferences[0].Name == "mac-1"
 	})
+}
+
+// Its Node is made with what core copies from a Machine later, and without the taint that
+// says to wait for that.
+func TestContract_ANodeComesWithItsLabelsAndTaints(t *testing.T) {
+	c := newCluster(t)
+	c.permit("p1")
+	var made *corev1.Node
+	c.client.PrependReactor("create", "nodes", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		made = a.(k8stesting.CreateAction).GetObject().(*corev1.Node).DeepCopy()
+		return false, nil, nil
+	})
+	c.start()
+	c.awaitReady()
+	if made.Labels["team"] != "ios" || made.Labels["tuist.dev/fleet"] != "ci" {
+		t.Errorf("it is made with the labels %v", made.Labels)
+	}
+	if d := cmp.Diff([]corev1.Taint{{Key: "tuist.dev/macos", Value: "true", Effect: corev1.TaintEffectNoSchedule}}, made.Spec.Taints); d != "" {
+		t.Errorf("it is made with other taints (-want +got):\n%s", d)
+	}
 }
 
 func TestDeletedNodeDoesNotComeBack(t *testing.T) {
@@ -217,6 +239,25 @@ func TestNodeOfAnotherMacIsLeftAlone(t *testing.T) {
 		if a.GetResource().Resource == "leases" {
 			t.Errorf("another Mac's Node was kept alive: %s %s", a.GetVerb(), a.GetResource().Resource)
 		}
+	}
+}
+
+func TestContract_ANodeHasItsMacsProviderID(t *testing.T) {
+	named := func(id string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mac-1", UID: "u1"}, Spec: corev1.NodeSpec{ProviderID: id}}
+	}
+	for name, there := range map[string]*corev1.Node{"none yet": nil, "without one": named(""), "ours": named(ours)} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			if there != nil {
+				c = newCluster(t, there)
+			}
+			c.permit("p1")
+			c.start()
+			if got := c.awaitReady().Spec.ProviderID; got != ours {
+				t.Errorf("providerID %q, want %q", got, ours)
+			}
+		})
 	}
 }
 

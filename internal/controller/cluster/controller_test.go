@@ -300,29 +300,43 @@ func TestNothingNewWritesNothing(t *testing.T) {
 	}
 }
 
-func TestLeftAlone(t *testing.T) {
+func TestContract_ExternallyManagedClusterIsLeftAlone(t *testing.T) {
 	managed := infra("fr-par-1")
 	managed.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "somebody"}
+	leavesAlone(t, managed)
+}
+
+func TestAClusterWithoutAnOwnerIsLeftAlone(t *testing.T) {
 	orphan := infra("fr-par-1")
 	orphan.OwnerReferences = nil
-	for name, c := range map[string]*infrav1.ScalewayAppleSiliconCluster{"externally managed": managed, "no Cluster yet": orphan} {
+	leavesAlone(t, orphan)
+}
+
+func leavesAlone(t *testing.T, c *infrav1.ScalewayAppleSiliconCluster) {
+	t.Helper()
+	w := newWorld(t, c, owner())
+	w.reconcile(t, reports{"fr-par-1": listed()})
+	if w.writes != 0 {
+		t.Errorf("%d writes, want none", w.writes)
+	}
+}
+
+func TestContract_PausedClusterIsLeftAloneAndSaysSo(t *testing.T) {
+	for name, pause := range map[string]func(*clusterv1.Cluster, *infrav1.ScalewayAppleSiliconCluster){
+		"Cluster": func(c *clusterv1.Cluster, _ *infrav1.ScalewayAppleSiliconCluster) { c.Spec.Paused = ptr.To(true) },
+		"annotation": func(_ *clusterv1.Cluster, i *infrav1.ScalewayAppleSiliconCluster) {
+			i.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c, owner())
-			w.reconcile(t, reports{"fr-par-1": listed()})
-			if w.writes != 0 {
-				t.Errorf("%d writes, want none", w.writes)
+			cluster, paused := owner(), infra("fr-par-1")
+			pause(cluster, paused)
+			got := newWorld(t, paused, cluster).reconcile(t, reports{"fr-par-1": listed()})
+			if got.Status.Initialization.Provisioned != nil || len(got.Status.FailureDomains) != 0 || !conditions.IsTrue(got, clusterv1.PausedCondition) {
+				t.Errorf("status = %+v, want Paused only", got.Status)
 			}
 		})
 	}
-	t.Run("paused", func(t *testing.T) {
-		cluster := owner()
-		cluster.Spec.Paused = ptr.To(true)
-		w := newWorld(t, infra("fr-par-1"), cluster)
-		got := w.reconcile(t, reports{"fr-par-1": listed()})
-		if got.Status.Initialization.Provisioned != nil || !conditions.IsTrue(got, clusterv1.PausedCondition) {
-			t.Errorf("status = %+v, want Paused only", got.Status)
-		}
-	})
 }
 
 // TestContract_WatchFilter: several instances share a cluster, each with its own label.

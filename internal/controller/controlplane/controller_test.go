@@ -151,18 +151,26 @@ func (w *world) secret() *corev1.Secret {
 	return secret
 }
 
-func TestItMintsWhatCoreNeeds(t *testing.T) {
-	w := newWorld(t, plane(), clusterInfo())
-	got, _ := w.reconcile()
+func TestContract_ControlPlaneSaysWhatItIs(t *testing.T) {
+	got, _ := newWorld(t, plane(), clusterInfo()).reconcile()
 	if !ptr.Deref(got.Status.Initialization.ControlPlaneInitialized, false) || !ptr.Deref(got.Status.ExternalManagedControlPlane, false) || got.Status.Version != "v1.36.4" {
 		t.Errorf("status = %+v", got.Status)
 	}
-	if got.Spec.ClusterID != "this" || got.Spec.ControlPlaneEndpoint.Host != "api.example" || got.Spec.ControlPlaneEndpoint.Port != 443 {
-		t.Errorf("spec = %+v", got.Spec)
+	if got.Spec.ClusterID != "this" || !conditions.IsTrue(got, controlplanev1.ReadyCondition) {
+		t.Errorf("spec = %+v, conditions = %+v", got.Spec, got.Status.Conditions)
 	}
-	if !conditions.IsTrue(got, controlplanev1.ReadyCondition) {
-		t.Errorf("conditions = %+v", got.Status.Conditions)
+}
+
+func TestContract_ControlPlaneEndpointIsClusterInfos(t *testing.T) {
+	got, _ := newWorld(t, plane(), clusterInfo()).reconcile()
+	if want := (clusterv1.APIEndpoint{Host: "api.example", Port: 443}); got.Spec.ControlPlaneEndpoint != want {
+		t.Errorf("spec.controlPlaneEndpoint = %+v, want %+v", got.Spec.ControlPlaneEndpoint, want)
 	}
+}
+
+func TestContract_KubeconfigSecret(t *testing.T) {
+	w := newWorld(t, plane(), clusterInfo())
+	got, _ := w.reconcile()
 	secret := w.secret()
 	if secret.Type != clusterv1.ClusterSecretType || secret.Labels[clusterv1.ClusterNameLabel] != "macs" || !metav1.IsControlledBy(secret, got) {
 		t.Errorf("Secret = %+v", secret.ObjectMeta)

@@ -57,6 +57,19 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
+// The agent makes its Node with what the document says: its Machine's.
+func TestContract_TheMacIsToldItsMachinesProviderID(t *testing.T) {
+	w := claimed(t)
+	w.settle("mac-1")
+	want := w.machine("mac-1").Spec.ProviderID
+	if want == "" || len(w.mac.desired) != 1 {
+		t.Fatalf("providerID = %q after %d pushes", want, len(w.mac.desired))
+	}
+	if got := w.mac.desired[0].Host.ProviderID; got != want {
+		t.Errorf("the Mac is told %q, its Machine has %q", got, want)
+	}
+}
+
 func TestTheTokenEndsWithTheNodeReady(t *testing.T) {
 	w := claimed(t)
 	w.settle("mac-1")

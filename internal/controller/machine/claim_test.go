@@ -42,7 +42,7 @@ func TestClaimTakesAnAvailableHost(t *testing.T) {
 	}
 }
 
-func TestFinalizerComesFirst(t *testing.T) {
+func TestContract_FinalizerComesFirst(t *testing.T) {
 	w := newWorld(t, append(pair("mac-1"), poolHost(serverID))...)
 	w.settle("mac-1")
 	w.mu.Lock()
@@ -239,7 +239,7 @@ func TestALostAnswerKeepsTheIntent(t *testing.T) {
 	}
 }
 
-func TestAPausedClusterClaimsNothing(t *testing.T) {
+func TestContract_APausedMachineClaimsNothing(t *testing.T) {
 	for name, pause := range map[string]func(w *world){
 		"Cluster": func(w *world) {
 			c := cluster()

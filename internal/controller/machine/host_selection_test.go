@@ -71,6 +71,31 @@ func TestNoHostReasonIsReported(t *testing.T) {
 	}
 }
 
+// A host of another zone is never taken, also where there is no other.
+func TestContract_FailureDomainIsHonoured(t *testing.T) {
+	const farZone = "fr-par-3"
+	near, far := poolHost(serverID), poolHost(otherID)
+	far.Name, far.Spec.Zone = host.ObjectName(farZone, otherID), farZone
+	for domain, want := range map[string]string{zone: hostName, farZone: far.Name, "fr-par-7": ""} {
+		t.Run(domain, func(t *testing.T) {
+			objects := pair("mac-1")
+			objects[0].(*clusterv1.Machine).Spec.FailureDomain = domain
+			w := newWorld(t, append(objects, near.DeepCopy(), far.DeepCopy())...)
+			w.settle("mac-1")
+			got := ""
+			if ref := w.machine("mac-1").Spec.HostRef; ref != nil {
+				got = ref.Name
+			}
+			if got != want {
+				t.Errorf("it has the host %q, want %q", got, want)
+			}
+			if reason := w.reason("mac-1", infrav1.HostClaimedCondition); want == "" && reason != infrav1.ReasonNoHostInFailureDomain {
+				t.Errorf("HostClaimed = %s", reason)
+			}
+		})
+	}
+}
+
 // A hostRef that a person wrote takes no Mac, and orders none, for an object that no
 // Machine owns.
 func TestAHostRefWithoutAnOwnerTakesNothing(t *testing.T) {

@@ -77,6 +77,31 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// Core chooses which Machine goes, by an annotation among others; that alone releases nothing.
+func TestContract_OnlyTheDeletedMachinesMacIsReleased(t *testing.T) {
+	w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(serverID))...)
+	w.running("mac-1")
+	w.create(poolHost(otherID))
+	w.settle("mac-2")
+	otherName := host.ObjectName(zone, otherID)
+	chosen := &clusterv1.Machine{}
+	w.get(client.ObjectKey{Namespace: namespace, Name: "mac-1"}, chosen)
+	chosen.Annotations = map[string]string{clusterv1.DeleteMachineAnnotation: ""}
+	w.update(chosen)
+	w.settle("mac-1")
+	w.settle("mac-2")
+	if first, second := w.host(hostName), w.host(otherName); first.Spec.Release != nil || second.Spec.Release != nil {
+		t.Fatalf("releases = %+v, %+v before core deletes a Machine", first.Spec.Release, second.Spec.Release)
+	}
+	w.deleteByCore()
+	w.settle("mac-1")
+	w.settle("mac-2")
+	first, second := w.host(hostName), w.host(otherName)
+	if first.Spec.Release == nil || second.Spec.Release != nil || !host.HoldsClaim(second, w.machine("mac-2")) {
+		t.Errorf("releases = %+v, %+v; want that of the deleted Machine's Mac, and no other", first.Spec.Release, second.Spec.Release)
+	}
+}
+
 func TestNoPrefixNoRelease(t *testing.T) {
 	w := runningWorld(t)
 	w.r.DefaultPoolPrefix = ""

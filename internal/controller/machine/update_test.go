@@ -95,6 +95,28 @@ func TestDriftWaitsForItsUpdatePermit(t *testing.T) {
 	}
 }
 
+// A change of the profile reaches the Mac that runs, under the Machine that it has. One of the
+// Machine's own spec, which says what Mac it wants, does nothing to the Mac that it got.
+func TestContract_AProfileChangesAMacInPlace(t *testing.T) {
+	w, wanted := profiled(t)
+	before := w.machine("mac-1")
+	w.turn("mac-1", wanted)
+	w.settle("mac-1")
+	m := w.machine("mac-1")
+	if len(w.mac.desired) != 2 || m.Status.Applied.Revision != wanted {
+		t.Fatalf("%d pushes, applied %+v; want the profile's change", len(w.mac.desired), m.Status.Applied)
+	}
+	if m.UID != before.UID || m.Spec.ProviderID != before.Spec.ProviderID || *m.Spec.HostRef != *before.Spec.HostRef || w.mac.left != 0 {
+		t.Errorf("spec = %+v, told to leave %d times; want the Mac kept", m.Spec, w.mac.left)
+	}
+	m.Spec.Type, m.Spec.OS, m.Spec.Zone = "M4-M", "sequoia", "fr-par-7"
+	w.update(m)
+	w.settle("mac-1")
+	if m := w.machine("mac-1"); len(w.mac.desired) != 2 || *m.Spec.HostRef != *before.Spec.HostRef || w.host(hostName).Spec.Release != nil {
+		t.Errorf("%d pushes, hostRef = %+v; want a change of its spec to do nothing", len(w.mac.desired), m.Spec.HostRef)
+	}
+}
+
 // Requirement 004: a push that fails keeps the drift, is counted, and backs off.
 // The Machine stays bootstrapped, and its host's record is left alone.
 func TestRequirement004_AFailedUpdateKeepsTheDrift(t *testing.T) {

@@ -56,13 +56,18 @@ func TestLadder(t *testing.T) {
 }
 
 // The owner's own word on the condition is not overwritten.
-func TestGivenUpOnce(t *testing.T) {
-	w := newWorld(t, func(o *objects) {
-		o.remediation.Status.Step = infrav1.ReasonExhausted
-		conditions.Set(o.owner, metav1.Condition{
-			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "RemediationDeferred", Message: "later",
-		})
-	})
+func TestContract_OwnerRemediatedIsSetOnce(t *testing.T) {
+	w := newWorld(t, func(o *objects) { o.node = nil }) // no step but the first helps
+	w.settle()
+	if conditions.Has(w.owner(), clusterv1.MachineOwnerRemediatedCondition) {
+		t.Fatal("given up before the agent's restart had its time")
+	}
+	w.clock.Step(host.DefaultAgentRestartTimeout)
+	w.settle()
+	if got := conditions.GetReason(w.owner(), clusterv1.MachineOwnerRemediatedCondition); got != clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
+		t.Fatalf("OwnerRemediated says %q once nothing has helped", got)
+	}
+	w.answers("RemediationDeferred")
 	w.settle()
 	if got := conditions.GetReason(w.owner(), clusterv1.MachineOwnerRemediatedCondition); got != "RemediationDeferred" {
 		t.Errorf("OwnerRemediated says %s", got)
@@ -90,7 +95,7 @@ func TestReadyNodeEndsIt(t *testing.T) {
 }
 
 // What was asked for goes with the object, however it ends.
-func TestDeletedRemediationTakesItsWishesBack(t *testing.T) {
+func TestContract_DeletedRemediationTakesItsWishesBack(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
 	w.clock.Step(time.Hour)

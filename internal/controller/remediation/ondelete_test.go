@@ -62,7 +62,7 @@ func (w *world) deleted() bool {
 
 // With OnDelete, which is the chart's default, no Machine of an earlier template would ever be
 // replaced: its MachineSet remediates none, and nobody deletes them.
-func TestAMachineOfAnEarlierTemplateIsDeletedWithOnDelete(t *testing.T) {
+func TestContract_MachineNotRemediatedByItsOwnerIsDeletedWithOnDelete(t *testing.T) {
 	for name, c := range map[string]struct {
 		strategy clusterv1.MachineDeploymentRolloutStrategyType
 		answer   string

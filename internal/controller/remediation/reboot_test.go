@@ -13,7 +13,7 @@ import (
 )
 
 // CAPH#2237: a reboot cannot bring a deleted Node back.
-func TestDeletedNodeIsNotRebooted(t *testing.T) {
+func TestContract_DeletedNodeIsNotRebooted(t *testing.T) {
 	w := newWorld(t, func(o *objects) { o.node = nil })
 	w.settle()
 	w.is(infrav1.ReasonRestartingAgent, infrav1.ReasonRestartingAgent)

@@ -51,7 +51,7 @@ func (w *world) asksAnew() {
 }
 
 // Who turns the health check off stops what it began: core leaves the remediation behind.
-func TestARemediationEndsWithItsHealthCheck(t *testing.T) {
+func TestContract_RemediationEndsWithItsHealthCheck(t *testing.T) {
 	check := looksAtDisk()
 	w := newWorld(t, func(o *objects) { o.check = check.DeepCopy() })
 	w.toReboot()
