@@ -93,8 +93,11 @@ func rolledBack(report document.Report, err error) error {
 	return &failure
 }
 
-// observe adds the steps that ran on the Mac itself.
+// observe adds the steps that ran on the Mac itself, and tells of them.
 func (p push) observe(report document.Report) {
+	if p.Told != nil {
+		p.Told(report)
+	}
 	for _, step := range report.Steps {
 		if step.Outcome == document.Changed || step.Outcome == document.Unchanged {
 			p.Observe("mac/"+step.Name, time.Duration(step.Millis)*time.Millisecond)

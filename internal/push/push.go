@@ -76,6 +76,8 @@ type Request struct {
 	Signer *document.Signer
 	// Join says that the Mac needs a token and a permit.
 	Join bool
+	// Told is told what each converge did to the Mac, also one that failed. Nil: nobody is.
+	Told func(document.Report)
 }
 
 // push is a request under way.

@@ -94,7 +94,7 @@ func (r *Reconciler) newPhases(h *host.Host) *phases {
 		Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, statuses: &r.statuses, host: h, stored: *h.Status.DeepCopy(),
 	}
 	s.observed.Now, s.observed.RefuseUnseen, s.observed.PoolPrefixes = s.now(), r.RefuseUnseen, r.pools().Known(nil)
-	v := &vendor{scope: s, Options: &r.Options, inventory: r.Inventory, firstSeen: &r.firstSeen}
+	v := &vendor{scope: s, Options: &r.Options, Cloud: announcing{r.Cloud, s}, inventory: r.Inventory, firstSeen: &r.firstSeen}
 	idle := idling{vendor: v, adoption: adoption{v}, judging: &r.unseen}
 	return &phases{
 		vendor: v,
@@ -105,7 +105,7 @@ func (r *Reconciler) newPhases(h *host.Host) *phases {
 		reboot: rebooting{v, diagnosing{v, &r.diagnostics}, r.metrics},
 		labels: labelling{v, &r.serverTypes},
 		ordering: order.Sender{
-			Object: orderObject{v}, Client: r.Client, Reader: r.Reader, Clock: r.Clock, Cloud: r.Cloud, Zones: r.Inventory, Memory: &r.orders,
+			Object: orderObject{v}, Client: r.Client, Reader: r.Reader, Clock: r.Clock, Cloud: v.Cloud, Zones: r.Inventory, Memory: &r.orders,
 			Poll: r.poll(), Interval: r.InventoryInterval, ConflictDelay: requeue.Delay, WatchFilter: r.WatchFilter,
 		},
 	}

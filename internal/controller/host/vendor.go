@@ -24,6 +24,8 @@ const renameDeadline = 2 * time.Second
 type vendor struct {
 	*scope
 	*Options
+	// Cloud is that of the Options, and leaves events of what it was asked.
+	Cloud     cloud.Cloud
 	inventory *Inventory
 	firstSeen *firstSeen
 	// readAt is when the last reading of this Reconcile was asked for.

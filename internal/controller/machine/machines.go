@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/machine"
 	"github.com/macfleet/macfleet/internal/requeue"
 )
@@ -198,6 +201,27 @@ func (p *machines) confirmDeletion(ctx context.Context, v *visit) error {
 func (p *machines) event(m *infrav1.ScalewayAppleSiliconMachine, kind, reason, note string) {
 	p.recorder.Eventf(m, nil, kind, reason, "Reconcile", "%s", cmp.Or(note, reason))
 }
+
+// tellOfConverge tells people, on the Machine, what a converge did to its Mac; of one that found
+// all as it should be, nothing.
+func (p *machines) tellOfConverge(m *infrav1.ScalewayAppleSiliconMachine) func(document.Report) {
+	m = m.DeepCopy() // reconciles go on meanwhile
+	return func(report document.Report) {
+		did, failed := machine.Converged(report)
+		if did == "" {
+			return
+		}
+		kind := corev1.EventTypeNormal
+		if failed {
+			kind = corev1.EventTypeWarning
+		}
+		// Of events with another note alone the API keeps the first: what was done is part of the action.
+		p.recorder.Eventf(m, nil, kind, eventConverged, host.Bounded("Converge "+did, host.MostAction), "%s", did)
+	}
+}
+
+// eventConverged is of one run of converge that changed something, or failed.
+const eventConverged = "Converged"
 
 // unknownProfileError says which profile is missing, and which there are.
 type unknownProfileError struct {

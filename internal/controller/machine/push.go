@@ -106,7 +106,7 @@ func (p *pushStarter) beginPush(ctx context.Context, v *visit, want document.Des
 	request := push.Request{
 		Machine: name, Claim: v.claimOnHost(), Epoch: v.Host.Spec.Record.InstallEpoch, Target: p.target(v, key), Seeds: key.Seeds(),
 		Password: v.secret.Password, NoPassword: missingPassword(v.Host), Desired: want, Registration: rollout.Registration(want.Node),
-		Signer: signing.Signer(want.Host, p.clock.Now), Join: join,
+		Signer: signing.Signer(want.Host, p.clock.Now), Join: join, Told: p.machines.tellOfConverge(v.Machine),
 	}
 	made := proof{token: v.Token(), epoch: want.Host.Epoch, applied: v.AppliedBy(document.Revision(want), want.Agent.SHA256, want.Restart)}
 	made.applied.SSHKey = fleetkey.Fingerprint(key.Public)
