@@ -50,8 +50,19 @@ type macVerb struct {
 
 func (v *macVerb) add(cmd *cobra.Command) {
 	v.verb.add(cmd)
-	cmd.Flags().IntVar(&v.port, "port", 0, "port of the Mac's SSH server, as where a gateway forwards one (default: SSH's own)")
+	v.addPort(cmd)
 	cmd.ValidArgsFunction = v.completeNames(snapshot.Machines)
+}
+
+func (v *macVerb) addPort(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&v.port, "port", 0, "port of the Mac's SSH server, as where a gateway forwards one (default: SSH's own)")
+}
+
+func (v *macVerb) checkPort() error {
+	if v.port < 0 || v.port > 65535 {
+		return usageError{fmt.Errorf("--port %d is not a port", v.port)}
+	}
+	return nil
 }
 
 func newMachineSSH() *cobra.Command {
@@ -165,8 +176,8 @@ func ended(code int, err error) error {
 }
 
 func (v *macVerb) dial(ctx context.Context, name string) (*remote.Session, error) {
-	if v.port < 0 || v.port > 65535 {
-		return nil, usageError{fmt.Errorf("--port %d is not a port", v.port)}
+	if err := v.checkPort(); err != nil {
+		return nil, err
 	}
 	target, err := v.target(ctx, name)
 	if err != nil {
@@ -200,6 +211,11 @@ func (v *macVerb) target(ctx context.Context, name string) (remote.Target, error
 	if err != nil {
 		return remote.Target{}, err
 	}
+	return v.targetIn(ctx, c, s, m)
+}
+
+// targetIn is the Mac of a Machine as a snapshot has it.
+func (v *macVerb) targetIn(ctx context.Context, c client.Client, s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) (remote.Target, error) {
 	if why := s.Lacks(snapshot.Hosts); why != "" {
 		return remote.Target{}, fmt.Errorf("the Mac's host key cannot be told: %s: %s", snapshot.Hosts, why)
 	}

@@ -60,16 +60,73 @@ func reachable(t *testing.T, mac *testMac) *fleetServer {
 func machineVerb(t *testing.T, mac *testMac, f *fleetServer, verb, typed string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	speakTo(t, f)
+	return typedTo(t, typed, append([]string{"machine", verb, "--port", portOf(t, mac), aMachine}, args...)...)
+}
+
+func portOf(t *testing.T, mac *testMac) string {
+	t.Helper()
 	_, port, err := net.SplitHostPort(mac.listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return port
+}
+
+// typedTo runs a verb that reads what is typed.
+func typedTo(t *testing.T, typed string, args ...string) (code int, out, errs string) {
+	t.Helper()
 	root := newRoot()
 	var stdout, stderr bytes.Buffer
 	root.SetIn(strings.NewReader(typed))
-	root.SetArgs(append([]string{"machine", verb, "--port", port, aMachine}, args...))
+	root.SetArgs(args)
 	code = execute(t.Context(), root, &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
+}
+
+// The steps of the last converge stand among all else that happened, each at its own time; where
+// the Mac does not tell them, all else is told, and why.
+func TestATimelineWithTheStepsOfTheMac(t *testing.T) {
+	const report = `{"schema":"macfleet.dev/report/v1","verb":"converge","build":"v1","revision":"aa46","started":"2026-11-26T11:00:00Z","finished":"2026-11-26T11:00:09Z","exit":20,"steps":[` +
+		`{"name":"lock","outcome":"unchanged","ms":3000},{"name":"sshd","outcome":"changed","ms":2000},{"name":"tart","outcome":"failed","class":"retry","detail":"no route","ms":1200}]}`
+	for name, c := range map[string]struct {
+		of     string
+		report string
+		code   int
+		has    []string
+		errs   string
+	}{
+		"a Machine": {aMachine, report, 0, []string{
+			"2026-11-26T11:00:00Z   mac       converge began: build v1, revision aa46\n", "2026-11-26T11:00:05Z   mac       step sshd: changed\n",
+			"2026-11-26T11:00:06Z   mac       step tart failed (retry): no route\n", "2026-11-26T11:00:09Z   mac       converge failed (exit code 20): found as it should be: 1 of 3 steps\n",
+			"it was claimed: its disk counts as used",
+		}, ""},
+		"its host":           {"fr-par-1-00000001", report, 0, []string{"step sshd: changed"}, ""},
+		"without a report":   {aMachine, "", exitPartly, []string{"it was claimed"}, "macfleet: not shown: the Mac's last converge: tart-kubelet: no converge has run on this Mac\n"},
+		"a Mac of nobody":    {"00000008", report, exitPartly, []string{"it was first seen"}, "macfleet: not shown: the Mac's last converge: no Machine has it, whose fleet's key would open it\n"},
+		"with its namespace": {clitest.Namespace + "/" + aMachine, report, 0, []string{"step sshd: changed"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mac := newTestMac(t)
+			mac.console = func(_ string, channel ssh.Channel) int {
+				if c.report == "" {
+					_, _ = io.WriteString(channel.Stderr(), "tart-kubelet: no converge has run on this Mac\n")
+					return 1
+				}
+				_, _ = io.WriteString(channel, c.report)
+				return 0
+			}
+			speakTo(t, reachable(t, mac))
+			code, out, errs := typedTo(t, "", "timeline", "--mac", "--port", portOf(t, mac), c.of)
+			if code != c.code || errs != c.errs {
+				t.Errorf("exit code %d, %q; want %d, %q", code, errs, c.code, c.errs)
+			}
+			for _, has := range c.has {
+				if !strings.Contains(out, has) {
+					t.Errorf("does not say %q:\n%s", has, out)
+				}
+			}
+		})
+	}
 }
 
 func TestACommandOnAMachinesMac(t *testing.T) {

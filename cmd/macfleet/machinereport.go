@@ -36,15 +36,19 @@ func writeReport(out io.Writer, sc screen.Screen, r document.Report) error {
 	return err
 }
 
-func reportHead(r document.Report) string {
-	how := "ended well"
+// reportEnd is how a run ended.
+func reportEnd(r document.Report) string {
 	switch {
 	case r.Rebooting:
-		how = "reboots the Mac, and another run follows"
+		return "reboots the Mac, and another run follows"
 	case r.Exit != document.ExitUnchanged && r.Exit != document.ExitChanged:
-		how = fmt.Sprintf("failed (exit code %d)", r.Exit)
+		return fmt.Sprintf("failed (exit code %d)", r.Exit)
 	}
-	head := fmt.Sprintf("%s of %s, build %s, revision %s: %s", r.Verb, r.Finished.UTC().Format(time.RFC3339), r.Build, r.Revision, how)
+	return "ended well"
+}
+
+func reportHead(r document.Report) string {
+	head := fmt.Sprintf("%s of %s, build %s, revision %s: %s", r.Verb, r.Finished.UTC().Format(time.RFC3339), r.Build, r.Revision, reportEnd(r))
 	if r.RolledBack != "" {
 		head += "; build " + r.RolledBack + " failed and was replaced by the one before it"
 	}

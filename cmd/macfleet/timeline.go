@@ -16,24 +16,41 @@ import (
 )
 
 func newTimeline() *cobra.Command {
-	var v verb
+	var v macVerb
+	var mac bool
 	cmd := &cobra.Command{
 		Use:   "timeline NAME",
-		Short: "What happened to one Mac: events, conditions and records, merged in time",
+		Short: "What happened to one Mac: events, vendor calls, conditions, records and converge steps, merged in time",
 		Long: "NAME is a host's or a Machine's. Of a Mac in use both are told of, with its Node. Events are kept for an\n" +
-			"hour in most clusters; a condition shows its last change alone. Of a host or Machine that is gone its events\n" +
-			"are told while there are any, by its whole name.",
-		Example: "  macfleet timeline fr-par-1-1a2b3c4d\n  macfleet timeline macfleet-builders-x7k2p-9qxlm -o json",
+			"hour in most clusters, and with them the calls to the vendor and what each converge changed; a condition\n" +
+			"shows its last change alone. Of a host or Machine that is gone its events are told while there are any, by\n" +
+			"its whole name. With --mac the Mac is asked by SSH, as `machine logs` does, for each step of its last\n" +
+			"converge, by its own clock.",
+		Example: "  macfleet timeline fr-par-1-1a2b3c4d\n  macfleet timeline macfleet-builders-x7k2p-9qxlm --mac\n  macfleet timeline macfleet-builders-x7k2p-9qxlm -o json",
 		Args:    oneName("say which host or Machine"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.checkOutput(); err != nil {
 				return err
 			}
-			s, of, gone, err := v.loadMac(cmd.Context(), v.cluster.NameOf(args[0]))
+			if err := v.checkPort(); err != nil {
+				return err
+			}
+			var more []snapshot.Kind
+			if mac {
+				more = append(more, snapshot.CoreMachines)
+			}
+			s, of, gone, err := v.loadMac(cmd.Context(), v.cluster.NameOf(args[0]), more...)
 			if err != nil {
 				return err
 			}
-			entries := timeline.Merge(s, of)
+			var steps []timeline.Entry
+			if mac {
+				var why error
+				if steps, why = v.ofMac(cmd.Context(), s, of.Machine); why != nil {
+					s.Missing = append(s.Missing, snapshot.Missing{Kind: "the Mac's last converge", Why: oneLine(why)})
+				}
+			}
+			entries := timeline.Merge(s, of, steps...)
 			if v.output != "" {
 				sayGone(cmd.ErrOrStderr(), gone) // programs read a list alone
 				err = write(cmd.OutOrStdout(), v.output, entries)
@@ -47,20 +64,22 @@ func newTimeline() *cobra.Command {
 			return sayMissing(cmd.ErrOrStderr(), s.Missing)
 		},
 	}
-	v.add(cmd, "json", "yaml")
+	v.verb.add(cmd, "json", "yaml")
+	v.addPort(cmd)
+	cmd.Flags().BoolVar(&mac, "mac", false, "ask the Mac for the steps of its last converge, by SSH: it takes the right to read the namespace's Secrets")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return append(names(cmd.Context(), &v, snapshot.Hosts), names(cmd.Context(), &v, snapshot.Machines)...), cobra.ShellCompDirectiveNoFileComp
+		return append(names(cmd.Context(), &v.verb, snapshot.Hosts), names(cmd.Context(), &v.verb, snapshot.Machines)...), cobra.ShellCompDirectiveNoFileComp
 	}
 	return cmd
 }
 
 // loadMac reads all that is known of one Mac. Where no host and no Machine has the name any
 // more, gone says so.
-func (v *verb) loadMac(ctx context.Context, name string) (s *snapshot.Snapshot, of timeline.Of, gone string, err error) {
-	c, s, err := v.load(ctx, snapshot.Hosts, snapshot.Machines, snapshot.Remediations, snapshot.Nodes)
+func (v *verb) loadMac(ctx context.Context, name string, more ...snapshot.Kind) (s *snapshot.Snapshot, of timeline.Of, gone string, err error) {
+	c, s, err := v.load(ctx, append(more, snapshot.Hosts, snapshot.Machines, snapshot.Remediations, snapshot.Nodes)...)
 	if err != nil {
 		return nil, of, "", err
 	}

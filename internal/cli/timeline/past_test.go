@@ -51,10 +51,13 @@ func TestWhoseEventsTellOfAMac(t *testing.T) {
 	s := clitest.Fleet()
 	adopted := clitest.Host(9, infrav1.HostWiping)
 	adopted.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: host.NoNamespace, Name: "tuist-pool-09"}
+	ordered := clitest.Machine(7, "Pending")
+	ordered.Spec.Acquisition = infrav1.Order
 	for told, c := range map[string]struct {
 		of   Of
 		want []string
 	}{
+		"one that was ordered":     {Of{Machine: &ordered}, []string{ordered.Name, "order-" + ordered.Name}},
 		"both":                     {Of{Host: &s.Hosts[0], Machine: &s.Machines[0]}, []string{s.Hosts[0].Name, s.Machines[0].Name}},
 		"a stranded host":          {Of{Host: &s.Hosts[3]}, []string{s.Hosts[3].Name, clitest.Builders + "-gone"}},
 		"a host that is wiped":     {Of{Host: &s.Hosts[6]}, []string{s.Hosts[6].Name, clitest.Builders + "-left"}},

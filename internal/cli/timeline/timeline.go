@@ -1,5 +1,6 @@
 // Package timeline merges what is known of one Mac's past: events, when conditions changed,
-// and the times in the records of its Host and its Machine. Pure functions.
+// the times in the records of its Host and its Machine, and what the Mac itself has on record.
+// Pure functions.
 package timeline
 
 import (
@@ -16,14 +17,15 @@ import (
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/host"
 )
 
 // Entry is something that happened. Its JSON is documented in docs/operate/cli.md.
 type Entry struct {
 	At time.Time `json:"at"`
-	// Source is event, condition or record.
+	// Source is event, condition, record or report.
 	Source string `json:"source"`
-	// Object is the one that it happened to: host, machine, node and the like.
+	// Object is the one that it happened to: host, machine, node and the like, or the mac.
 	Object string `json:"object"`
 	What   string `json:"what"`
 	Says   string `json:"says,omitempty"`
@@ -47,15 +49,18 @@ func (of Of) Names() []string {
 	switch {
 	case of.Machine != nil:
 		names = append(names, of.Machine.Name)
+		if of.Machine.Spec.Acquisition == infrav1.Order {
+			names = append(names, host.OrderName(of.Machine.Name)) // what the vendor said of its order
+		}
 	case of.Host != nil && claimant(of.Host) != nil:
 		names = append(names, of.Host.Spec.ClaimRef.Name)
 	}
 	return names
 }
 
-// Merge has all entries, the oldest first.
-func Merge(s *snapshot.Snapshot, of Of) []Entry {
-	entries := []Entry{}
+// Merge has all entries, the oldest first, with those that came from elsewhere.
+func Merge(s *snapshot.Snapshot, of Of, more ...Entry) []Entry {
+	entries := append([]Entry{}, more...)
 	for i := range s.Events {
 		entries = append(entries, event(&s.Events[i]))
 	}
@@ -71,7 +76,10 @@ func Merge(s *snapshot.Snapshot, of Of) []Entry {
 	}
 	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.At.IsZero() })
 	slices.SortStableFunc(entries, func(a, b Entry) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Object, b.Object), cmp.Compare(a.What, b.What))
+		if order := cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Object, b.Object)); order != 0 || a.Source == "report" {
+			return order // steps of one moment stay in their order
+		}
+		return cmp.Compare(a.What, b.What)
 	})
 	return entries
 }

@@ -35,13 +35,17 @@ func used() (*snapshot.Snapshot, Of) {
 	counted.Count, counted.LastTimestamp = 3, clitest.Ago(3*time.Minute)
 	series.Series = &corev1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(clitest.Now().Add(-19 * time.Minute))}
 	single.EventTime = metav1.NewMicroTime(clitest.Now().Add(-time.Minute))
-	s.Events = []corev1.Event{counted, series, single, about("Node", "Timeless", "")}
+	asked, converged := about("ScalewayAppleSiliconHost", "VendorAsked", "reboot it: taken"), about("ScalewayAppleSiliconMachine", "Converged", "changed power, sshd")
+	asked.EventTime, converged.EventTime = metav1.NewMicroTime(clitest.Now().Add(-20*time.Minute)), metav1.NewMicroTime(clitest.Now().Add(-40*time.Minute))
+	s.Events = []corev1.Event{counted, series, single, asked, converged, about("Node", "Timeless", "")}
 	return s, Of{Host: h, Machine: m}
 }
 
 func TestTimeline(t *testing.T) {
 	s, of := used()
-	entries := Merge(s, of)
+	at := clitest.Now().Add(-41 * time.Minute)
+	step := func(what string) Entry { return Entry{At: at, Source: "report", Object: "mac", What: what} }
+	entries := Merge(s, of, step("step sshd: changed"), step("step power: changed"))
 	for name, sc := range map[string]screen.Screen{"pipe": {}, "40": {Width: 40}, "120": {Width: 120}} {
 		clitest.Golden(t, name+".txt", sc, func(out io.Writer, sc screen.Screen) error { return Write(out, sc, entries) })
 	}
