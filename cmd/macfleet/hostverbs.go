@@ -72,7 +72,7 @@ func (d *doer) mac(ctx context.Context, c client.Client, name string) (act.Mac, 
 }
 
 func hostVerbs() []*cobra.Command {
-	return []*cobra.Command{newRelease(), newAdopt(), newWipe(), newDetach(), newQuarantine(), newMaintenance(), newReboot()}
+	return []*cobra.Command{newRelease(), newAdopt(), newWipe(), newDetach(), newQuarantine(), newMaintenance(), newReboot(), newAcceptSerial()}
 }
 
 func releaseFlags(cmd *cobra.Command, r *act.Release) {
@@ -153,6 +153,15 @@ func newReboot() *cobra.Command {
 			cmd.Flags().StringVar(&r.ID, "id", "", "name of the request, which is made once (default: made of the time)")
 			cmd.Flags().BoolVar(&r.Force, "force", false, "also while Pods run, which die with it")
 			cmd.Flags().BoolVar(&r.Cancel, "cancel", false, "take a request back that waits")
+		})
+}
+
+func newAcceptSerial() *cobra.Command {
+	var a act.AcceptSerial
+	return hostVerb("accept-serial", "Take a host's hardware for exchanged by the vendor: name the serial number of the new Mac",
+		"Ask the vendor first. The condition of its Machine names the number that was shown, as `macfleet explain\nmachine` tells it.",
+		func() planner { return a }, func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&a.Serial, "serial", "", "serial number of the new Mac")
 		})
 }
 

@@ -33,8 +33,9 @@ const consoleUser = "m1"
 
 // newMachine holds what is done on a Machine's Mac itself.
 func newMachine() *cobra.Command {
-	cmd := group("machine", "What to look at on a Machine's Mac itself, by SSH")
+	cmd := group("machine", "What to look at on a Machine's Mac itself, by SSH, and what to do to a Machine")
 	cmd.AddCommand(newMachineSSH(), newMachineDoctor(), newMachineLogs())
+	cmd.AddCommand(machineVerbs()...)
 	return cmd
 }
 

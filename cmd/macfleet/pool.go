@@ -11,8 +11,8 @@ import (
 )
 
 func newPool() *cobra.Command {
-	cmd := group("pool", "What the pool costs, and what is on order")
-	cmd.AddCommand(newPoolCost(), newPoolOrder())
+	cmd := group("pool", "What the pool costs, what is on order, and the vendor's key")
+	cmd.AddCommand(newPoolCost(), newPoolOrder(), newPoolCredentials())
 	return cmd
 }
 

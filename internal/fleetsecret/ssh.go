@@ -169,21 +169,27 @@ func passwordSeed(privateKey []byte) []byte {
 }
 
 func newSSHSecret(fleet Fleet) (*corev1.Secret, error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making an SSH key: %w", err)
-	}
 	name := fleet.SSHSecret()
-	block, err := ssh.MarshalPrivateKey(private, name.Name)
+	private, public, err := NewKey(name.Name)
 	if err != nil {
-		return nil, fmt.Errorf("encoding an SSH key: %w", err)
+		return nil, err
 	}
-	line, err := ssh.NewPublicKey(public)
+	return fleet.secretOf(name, map[string][]byte{fleetkey.KeyPrivate: private, fleetkey.KeyPublic: public}), nil
+}
+
+// NewKey makes an SSH key, in the form that a fleet's Secret holds it in.
+func NewKey(comment string) (private, public []byte, err error) {
+	half, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("encoding an SSH public key: %w", err)
+		return nil, nil, fmt.Errorf("making an SSH key: %w", err)
 	}
-	return fleet.secretOf(name, map[string][]byte{
-		fleetkey.KeyPrivate: pem.EncodeToMemory(block),
-		fleetkey.KeyPublic:  ssh.MarshalAuthorizedKey(line),
-	}), nil
+	block, err := ssh.MarshalPrivateKey(key, comment)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding an SSH key: %w", err)
+	}
+	line, err := ssh.NewPublicKey(half)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding an SSH public key: %w", err)
+	}
+	return pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(line), nil
 }

@@ -43,6 +43,7 @@ func fleet() *snapshot.Snapshot {
 	s.Hosts[5].Spec.Record.Wipe.RequiredSince = &at // so that it is NotWiped
 	s.Hosts[1].Spec.Reboot = &infrav1.RebootRequest{ID: "first", Reason: "hangs"}
 	s.Machines[1].Spec.ReleasePolicy = infrav1.Detach
+	s.Hosts[2].Spec.Record.Hardware = &infrav1.HostHardware{Serial: "C02OLD"}
 	s.Hosts[2].Spec.Record.Ordered = true // whose own policy is Terminate
 	for _, name := range []string{"build-7", "build-8"} {
 		s.Pods = append(s.Pods, running("ci", name, s.Machines[0].Name))
@@ -106,6 +107,7 @@ func recipes() []struct {
 		{"maintenance --end", Maintenance{End: true}.Plan},
 		{"reboot --reason hangs", Reboot{ID: "by-hand-1", Reason: "hangs"}.Plan},
 		{"reboot --cancel", Reboot{Cancel: true}.Plan},
+		{"accept-serial --serial C02NEW", AcceptSerial{Serial: "C02NEW"}.Plan},
 		{"reboot --reason hangs --force", Reboot{ID: "by-hand-1", Reason: "hangs", Force: true}.Plan},
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 // Mac is a host with those that have it.
 type Mac struct {
+	// Host is nil where it was asked for by a Machine that has none, or whose host may not be seen.
 	Host *infrav1.ScalewayAppleSiliconHost
 	// Machine holds its claim; nil: none does.
 	Machine *infrav1.ScalewayAppleSiliconMachine
@@ -35,6 +36,10 @@ type Mac struct {
 	Hidden string
 	// Staying are those of the Guests that nothing waits for: their controller would put them back at once.
 	Staying []string
+	// Checks are the health checks that look at its Machine, where these were read, and
+	// ChecksHidden says why they cannot be told.
+	Checks       []clusterv1.MachineHealthCheck
+	ChecksHidden string
 }
 
 // MacOf finds those that have a host.
@@ -70,18 +75,26 @@ func MacOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) Mac {
 			mac.Cluster = c
 		}
 	}
-	mac.Guests, mac.Hidden = show.Guests(s)[mac.Node()], s.Lacks(snapshot.Pods)
+	mac.addGuests(s)
+	return mac
+}
+
+// addGuests finds the Pods on it.
+func (m *Mac) addGuests(s *snapshot.Snapshot) {
+	m.Guests, m.Hidden = show.Guests(s)[m.Node()], s.Lacks(snapshot.Pods)
 	for i := range s.Pods {
-		if p := &s.Pods[i]; slices.Contains(mac.Guests, p.Namespace+"/"+p.Name) && workload.Stays(p) {
-			mac.Staying = append(mac.Staying, p.Namespace+"/"+p.Name)
+		if p := &s.Pods[i]; slices.Contains(m.Guests, p.Namespace+"/"+p.Name) && workload.Stays(p) {
+			m.Staying = append(m.Staying, p.Namespace+"/"+p.Name)
 		}
 	}
-	return mac
 }
 
 // Node is the name of the Node that it is, or was for its last owner; empty: it was none.
 func (m Mac) Node() string {
-	if m.Host.Spec.ClaimRef == nil {
+	switch {
+	case m.Host == nil && m.Machine != nil && m.Machine.Spec.HostRef != nil:
+		return m.Machine.Name
+	case m.Host == nil || m.Host.Spec.ClaimRef == nil:
 		return ""
 	}
 	return m.Host.Spec.ClaimRef.Name

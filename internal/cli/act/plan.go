@@ -39,6 +39,8 @@ type Step struct {
 	Patch map[string]any
 	// Status: the patch is of the status.
 	Status bool
+	// Secret: nobody is shown the patch.
+	Secret bool
 }
 
 func (p *Plan) say(format string, values ...any) {
@@ -47,6 +49,11 @@ func (p *Plan) say(format string, values ...any) {
 
 func (p *Plan) patch(object client.Object, patch map[string]any) {
 	p.Steps = append(p.Steps, Step{Object: object, Patch: patch})
+}
+
+// secret is a patch that nobody is shown.
+func (p *Plan) secret(object client.Object, patch map[string]any) {
+	p.Steps = append(p.Steps, Step{Object: object, Patch: patch, Secret: true})
 }
 
 func (p *Plan) delete(object client.Object) { p.Steps = append(p.Steps, Step{Object: object}) }

@@ -134,9 +134,20 @@ func failed(done []Step, err error) error {
 	}
 	partly := PartlyError{Err: err}
 	for _, step := range done {
-		if body, bad := step.body(false); bad == nil {
-			partly.Done = append(partly.Done, fmt.Sprintf("%s of %s", body, client.ObjectKeyFromObject(step.Object)))
-		}
+		partly.Done = append(partly.Done, step.did())
 	}
 	return partly
+}
+
+// did is what a step did, for people.
+func (s Step) did() string {
+	of := client.ObjectKeyFromObject(s.Object)
+	body, err := s.body(false)
+	switch {
+	case s.Patch == nil:
+		return fmt.Sprintf("the deletion of %s", of)
+	case s.Secret || err != nil:
+		return fmt.Sprintf("a change of %s", of)
+	}
+	return fmt.Sprintf("%s of %s", body, of)
 }

@@ -198,7 +198,7 @@ func (t *teller) pauses(about, cluster string, object metav1.Object) {
 			t.add(Point{
 				About: "cluster " + c.Name, Reason: infrav1.PausedCondition, Means: "spec.paused of the Cluster keeps every controller away, deletions included",
 				Next: "nothing, until somebody acts", You: "unset it when you are done",
-				Commands: []string{fmt.Sprintf("kubectl -n %s patch cluster %s --type=merge -p '{\"spec\":{\"paused\":false}}'", c.Namespace, c.Name)},
+				Commands: []string{fmt.Sprintf("macfleet cluster resume %s -n %s", c.Name, c.Namespace)},
 			}, reasons.Entry{})
 		}
 	}

@@ -18,6 +18,10 @@ func (s *Snapshot) Names(kind Kind) []string {
 		names = namesOf(s.Profiles)
 	case Zones:
 		names = namesOf(s.Zones)
+	case Clusters:
+		names = namesOf(s.Clusters)
+	case Fleets:
+		names = namesOf(s.Fleets)
 	case ControlPlanes:
 		names = namesOf(s.ControlPlanes)
 	case Pods, PendingPods:

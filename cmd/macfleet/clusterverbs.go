@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/macfleet/macfleet/internal/cli/act"
+	"github.com/macfleet/macfleet/internal/cli/explain"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+// newCluster holds what is done to a whole Cluster.
+func newCluster() *cobra.Command {
+	cmd := group("cluster", "What to do to a whole Cluster: pause it, or have its Macs join here after a move")
+	cmd.AddCommand(
+		newPauseCluster("pause", "Do nothing for a Cluster and its Machines, until it is resumed", false),
+		newPauseCluster("resume", "Let a paused Cluster go on", true), newRejoin(),
+	)
+	return cmd
+}
+
+func newPauseCluster(use, short string, resume bool) *cobra.Command {
+	return clusterVerb(use, short, "Guests run on meanwhile.", func(_ context.Context, _ client.Client, c act.Cluster) (act.Plan, error) {
+		return act.PauseCluster{Resume: resume}.Plan(c)
+	})
+}
+
+func newRejoin() *cobra.Command {
+	return clusterVerb("rejoin", "Have the Macs of a Cluster that was moved here, or restored, join this cluster",
+		"Until then they stay nodes of the cluster that they are in, and their Machines here say DifferentCluster.",
+		func(ctx context.Context, c client.Client, of act.Cluster) (act.Plan, error) {
+			here := &corev1.Namespace{}
+			if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, here); err != nil {
+				return act.Plan{}, fmt.Errorf("which cluster this is cannot be told: %w", err)
+			}
+			return act.Rejoin{Here: string(here.UID)}.Plan(of)
+		}, snapshot.ControlPlanes, snapshot.HealthChecks)
+}
+
+// clusterVerb is a recipe for a Cluster as a command. It needs sight of all that it speaks of.
+func clusterVerb(use, short, long string, recipe func(context.Context, client.Client, act.Cluster) (act.Plan, error), more ...snapshot.Kind) *cobra.Command {
+	var d doer
+	cmd := &cobra.Command{
+		Use: use + " CLUSTER", Short: short, Long: long + "\n\nCLUSTER is its whole name.",
+		Args: oneName("say which Cluster"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := d.cluster.NameOf(args[0])
+			return d.do(cmd, func(ctx context.Context, c client.Client) (act.Plan, error) {
+				s, err := snapshot.Load(ctx, c, d.cluster.Chosen(), append(more, snapshot.Clusters, snapshot.Machines)...)
+				if err != nil {
+					return act.Plan{}, err
+				}
+				if len(s.Missing) > 0 {
+					return act.Plan{}, fmt.Errorf("what this is for cannot be told: %s: %s", s.Missing[0].Kind, s.Missing[0].Why)
+				}
+				found, err := explain.FindExactly(s.Clusters, "cluster", name)
+				if err != nil {
+					return act.Plan{}, err
+				}
+				return recipe(ctx, c, act.ClusterOf(s, found))
+			})
+		},
+	}
+	d.add(cmd)
+	cmd.ValidArgsFunction = d.completeNames(snapshot.Clusters)
+	return cmd
+}
