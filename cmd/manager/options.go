@@ -8,7 +8,7 @@ import (
 // hostOptions are what the flags say to the host controllers.
 func (s *settings) hostOptions() hostcontroller.Options {
 	return hostcontroller.Options{
-		Project: s.vendor.ProjectID, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
+		Project: s.vendor.ProjectID, Namespace: s.namespace, InventoryInterval: s.inventoryInterval, Concurrency: s.hostConcurrency,
 		DefaultPoolPrefix: s.defaultPoolPrefix, NamespacePools: s.namespacePools, RefuseUnseen: !s.trustUnseen,
 		OrphanReclaimZones: s.parsedReclaimZones, ReclaimInterval: s.reclaimInterval, ReclaimAfter: s.reclaimAfter,
 		ClaimNamePrefix: s.claimNamePrefix, ReportNamePrefix: s.reportNamePrefix, ReinstallTimeout: s.reinstallTimeout, WatchFilter: s.watchFilter,

@@ -14,7 +14,7 @@ func TestEveryOptionHasItsFlag(t *testing.T) {
 		watchFilter: "mine", machineConcurrency: 1, hostConcurrency: 2, convergeConcurrency: 3, defaultPoolPrefix: "pool-",
 		namespacePools: map[string][]string{"a": {"b-"}}, parsedReclaimZones: []string{"fr-par-1"}, claimNamePrefix: "c-", reportNamePrefix: "r-",
 		reclaimInterval: 4 * time.Second, reclaimAfter: 5 * time.Second, rebootAfter: 6, recoverAfter: 7 * time.Second, maxAttempts: 8,
-		reinstallTimeout: 9 * time.Second, inventoryInterval: 10 * time.Second, driftCheckInterval: 11 * time.Second, sshPort: 12,
+		reinstallTimeout: 9 * time.Second, namespace: "ns", inventoryInterval: 10 * time.Second, driftCheckInterval: 11 * time.Second, sshPort: 12,
 	}
 	s.vendor.ProjectID = "p-1"
 	for _, c := range []struct {

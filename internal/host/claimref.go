@@ -45,6 +45,13 @@ func SameClaim(a, b infrav1.ClaimReference) bool {
 	return a.Token != "" && a.Token == b.Token && a.Namespace == b.Namespace && a.Name == b.Name
 }
 
+// ClaimedOutside reports that the host is claimed from another namespace than this one, which
+// is a manager's; empty: of a manager of all namespaces. A claim that no Machine made is of none.
+func ClaimedOutside(h *Host, namespace string) bool {
+	claim := h.Spec.ClaimRef
+	return namespace != "" && claim != nil && claim.Namespace != namespace && claim.Namespace != NoNamespace
+}
+
 func sameUID(a, b types.UID) bool { return a == "" || b == "" || a == b }
 
 // LeftBehind reports that a Node which bears this host's providerID and the Machine's

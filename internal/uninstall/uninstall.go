@@ -93,7 +93,7 @@ func some(n int, kind, first string) string {
 // lookAtHost goes by the record, which is written before the phase that shows it.
 func (f Found) lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now time.Time) {
 	switch release := h.Spec.Release; {
-	case f.anothers(h):
+	case host.ClaimedOutside(h, f.Namespace): // its manager orders and releases it: its Machines were not listed here
 	case h.Spec.Order != nil:
 		left.Stays = append(left.Stays, fmt.Sprintf("host %s is on order, and is nobody's when it comes: delete it, or wait and delete its server", h.Name))
 	case h.Status.Server.DeletionScheduled: // the vendor deletes it by itself
@@ -115,13 +115,6 @@ func (f Found) lookAtHost(left *Left, h *infrav1.ScalewayAppleSiliconHost, now t
 	default:
 		left.Passes = append(left.Passes, fmt.Sprintf("host %s is being released and wiped, which the manager watches to its end: some 20 minutes; when it takes longer, macfleet explain host %s", h.Name, h.Name))
 	}
-}
-
-// anothers reports that a host is claimed for another namespace, whose manager orders and
-// releases it: its Machines were not listed here.
-func (f Found) anothers(h *infrav1.ScalewayAppleSiliconHost) bool {
-	claim := h.Spec.ClaimRef
-	return claim != nil && claim.Namespace != f.Namespace && claim.Namespace != host.NoNamespace
 }
 
 // stranded reports that a host without a release has a claim that no Machine holds.

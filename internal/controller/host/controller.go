@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/macfleet/macfleet/internal/cloud"
+	"github.com/macfleet/macfleet/internal/clusterstate"
 	"github.com/macfleet/macfleet/internal/host"
 	"github.com/macfleet/macfleet/internal/memo"
 	"github.com/macfleet/macfleet/internal/order"
@@ -51,6 +52,7 @@ type Reconciler struct {
 	serverTypes           servertype.Types
 	firstSeen             firstSeen
 	statuses              statuses
+	stored                storedServers
 	// unseen is held while a host that was never seen wiped is judged.
 	unseen sync.Mutex
 }
@@ -62,11 +64,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if apierrors.IsNotFound(err) {
 			r.firstSeen.Forget(request.Name)
 			r.statuses.Forget(request.Name)
+			r.stored.Forget(request.Name)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !r.obeys(h) {
 		return reconcile.Result{}, nil
+	}
+	if others, err := r.anotherManagers(ctx, h); others || err != nil {
+		return reconcile.Result{}, err
 	}
 	p := r.newPhases(h)
 	p.observe()
@@ -75,6 +81,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		result = reconcile.Result{}
 	}
 	return requeue.OnConflict(result, err)
+}
+
+// anotherManagers: the host is claimed from a namespace that is not this manager's, and the
+// claim's Cluster is there. The manager there shows the claim, sends the order and wipes the disk:
+// two that do would each be right, and ask the vendor twice. Where that Cluster is gone, the
+// manager may be, too, and whoever is left goes on.
+func (r *Reconciler) anotherManagers(ctx context.Context, h *host.Host) (bool, error) {
+	if !host.ClaimedOutside(h, r.Namespace) {
+		return false, nil
+	}
+	claim := h.Spec.ClaimRef
+	state, err := clusterstate.Get(ctx, r.Reader, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster})
+	return err == nil && !state.Missing, err
 }
 
 // phases are what a Reconcile may run, each with the services that it needs.
@@ -91,7 +110,7 @@ type phases struct {
 
 func (r *Reconciler) newPhases(h *host.Host) *phases {
 	s := &scope{
-		Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, statuses: &r.statuses, host: h, stored: *h.Status.DeepCopy(),
+		Client: r.Client, Reader: r.Reader, recorder: r.Recorder, clock: r.Clock, statuses: &r.statuses, known: &r.stored, namespace: r.Namespace, host: h, stored: *h.Status.DeepCopy(),
 	}
 	s.observed.Now, s.observed.RefuseUnseen, s.observed.PoolPrefixes = s.now(), r.RefuseUnseen, r.pools().Known(nil)
 	v := &vendor{scope: s, Options: &r.Options, Cloud: announcing{r.Cloud, s}, inventory: r.Inventory, firstSeen: &r.firstSeen}

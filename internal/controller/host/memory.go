@@ -86,6 +86,46 @@ func withoutPushes(h *host.Host) *host.Host {
 	return &rest
 }
 
+// storedServers remember of each Host, by name, what its status says of the server, and since
+// when that is known here.
+type storedServers struct {
+	memo.Memo[string, storedServer]
+}
+
+// storedServer is what a status says of the server. Since is zero where it was written here, or
+// is as this process found it.
+type storedServer struct {
+	known   bool
+	server  infrav1.ServerStatus
+	missing *metav1.MicroTime
+	since   time.Time
+}
+
+func storedServerOf(h *host.Host, since time.Time) storedServer {
+	return storedServer{known: true, server: h.Status.Server, missing: h.Status.MissingSince, since: since}
+}
+
+// says the same of the server.
+func (s storedServer) says(h *host.Host) bool {
+	return sameServer(s.server, h.Status.Server) && s.missing.Equal(h.Status.MissingSince)
+}
+
+// wrote notes what was written here.
+func (s *storedServers) wrote(h *host.Host) { s.Set(h.Name, storedServerOf(h, time.Time{})) }
+
+// writtenByOthers is when a status was first seen here that says something else of the server than
+// this manager has written; zero: there is none. One that says nothing is to be filled in.
+func (s *storedServers) writtenByOthers(h *host.Host, now time.Time) time.Time {
+	return s.Change(h.Name, func(last *storedServer) {
+		switch {
+		case !last.known, h.Status.Server.Name == "":
+			*last = storedServerOf(h, time.Time{})
+		case !last.says(h):
+			*last = storedServerOf(h, now)
+		}
+	}).since
+}
+
 // requests remember when the vendor acknowledged the reinstall of each host, or its
 // deletion. They are lost with the process: then the request is repeated at once,
 // which costs a second wipe at most.

@@ -38,6 +38,9 @@ type Options struct {
 	// Project is the vendor's that Cloud lists. Empty: it is not known, and Hosts are taken
 	// for its own.
 	Project string
+	// Namespace whose Machines are this manager's. Empty: those of all namespaces. Hosts are of
+	// none: what is claimed from another one is left to the manager there.
+	Namespace string
 	// InventoryInterval between two lists of a zone.
 	InventoryInterval time.Duration
 	// Settle is how long a new name must stay before the claim counts as shown.

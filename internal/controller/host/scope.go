@@ -26,6 +26,9 @@ type scope struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	statuses *statuses
+	known    *storedServers
+	// namespace is the manager's; empty: all.
+	namespace string
 
 	host     *host.Host
 	stored   infrav1.ScalewayAppleSiliconHostStatus // as the API has it
@@ -106,7 +109,7 @@ func (s *scope) clusterActive(ctx context.Context) (bool, error) {
 // findOwner looks for the Machine that holds the claim. Only an uncached read
 // says that there is none. One that was created again under the same name is its
 // owner already: its controller records the UID. Of a claim without a Machine none is looked
-// for: a cache of one namespace fails at another.
+// for, and the Machine of another namespace in no cache: that of one namespace fails at another.
 func (s *scope) findOwner(ctx context.Context) error {
 	claim := s.host.Spec.ClaimRef
 	if claim == nil {
@@ -116,7 +119,11 @@ func (s *scope) findOwner(ctx context.Context) error {
 		s.observed.OwnerGone = true
 		return nil
 	}
-	for _, reader := range []client.Reader{s.Client, s.Reader} {
+	readers := []client.Reader{s.Client, s.Reader}
+	if host.ClaimedOutside(s.host, s.namespace) {
+		readers = readers[1:]
+	}
+	for _, reader := range readers {
 		m := &infrav1.ScalewayAppleSiliconMachine{}
 		err := reader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Name}, m)
 		if client.IgnoreNotFound(err) != nil {

@@ -34,6 +34,7 @@ func (s *scope) patchStatus(ctx context.Context) error {
 	// with a spec that was read before.
 	s.host, s.stored = written, *written.Status.DeepCopy()
 	s.statuses.Set(h.Name, ownStatus{base.ResourceVersion, written.ResourceVersion})
+	s.known.wrote(written)
 	s.announce(ctx, before)
 	return nil
 }

@@ -32,7 +32,9 @@ type vendor struct {
 	readAt time.Time
 }
 
-// observe takes over what the inventory saw since this object was written.
+// observe takes over what the inventory saw since this object was written. What another
+// manager has written since is newer: the older one would be written over it, and over that
+// the newer one, as fast as events come, until the next list.
 func (v *vendor) observe() {
 	v.since(v.observed.Now)
 	seen, known := v.reading()
@@ -40,6 +42,9 @@ func (v *vendor) observe() {
 		return
 	}
 	v.observed.Gone = seen.gone
+	if v.known.writtenByOthers(v.host, v.observed.Now).After(seen.at) {
+		return
+	}
 	if seen.missingSince.IsZero() {
 		v.host.Status.MissingSince = nil
 		v.host.Status.Server = serverStatus(seen.server)

@@ -1,0 +1,107 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cloud"
+)
+
+// beside has the world go on with a manager of another namespace than its Machine's.
+func (w *world) beside() {
+	opts := w.r.Options
+	opts.Namespace = "other-system"
+	w.start(opts)
+	w.confine()
+	w.cloud.Forget()
+}
+
+// untouched fails the test when some looks write to the Host, or change the server.
+func (w *world) untouched() {
+	w.t.Helper()
+	before := w.host().ResourceVersion
+	for range 5 {
+		w.must(w.step())
+	}
+	if now := w.host(); now.ResourceVersion != before {
+		w.t.Errorf("the Host was written: %+v", now)
+	}
+	if got := w.mutations(); len(got) != 0 {
+		w.t.Errorf("the vendor was asked for %v", got)
+	}
+}
+
+// Two releases in one cluster see each other's Macs.
+func TestAMacOfAnotherNamespaceIsItsManagersAlone(t *testing.T) {
+	for name, prepare := range map[string]func(*world){
+		"in use": func(*world) {},
+		"shown to its owner": func(w *world) {
+			h := w.host()
+			h.Status.ShownSince = nil
+			w.must(w.client.Status().Update(w.ctx, h))
+		},
+		"rebooting": func(w *world) {
+			server, _ := w.cloud.Server(serverID)
+			server.Status = cloud.StatusRebooting
+			w.cloud.Set(server, "")
+		},
+		"its Machine is gone": func(w *world) {
+			w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m-1"}}))
+		},
+		"released": (*world).release,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inUse(t)
+			prepare(w)
+			w.beside()
+			w.untouched()
+		})
+	}
+}
+
+// A Mac whose whole fleet is gone, and its manager with it, is everybody's to look after.
+func TestAMacOfANamespaceWithoutItsClusterIsLookedAfter(t *testing.T) {
+	w := inUse(t)
+	w.must(w.client.Delete(w.ctx, &infrav1.ScalewayAppleSiliconMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m-1"}}))
+	w.must(w.client.Delete(w.ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c"}}))
+	w.beside()
+	w.untilPhase(infrav1.HostStranded)
+	w.release()
+	w.wiped()
+	w.checkFree()
+}
+
+// What each has read last is written by each once, and not against the other.
+func TestTwoManagersDoNotWriteAgainstEachOther(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	first, list := w.r, w.inventory
+	w.start(first.Options)
+	w.must(w.step())
+
+	server, _ := w.cloud.Server(serverID)
+	server.Status = cloud.StatusRebooting
+	w.cloud.Set(server, "")
+	w.must(w.step()) // the second one's list shows it
+	if got := w.host().Status.Server.Status; got != string(cloud.StatusRebooting) {
+		t.Fatalf("the status says %s", got)
+	}
+	before := w.host().ResourceVersion
+	for _, r := range []*Reconciler{first, w.r, first, w.r} { // as their watches wake them
+		w.r = r
+		w.reconcileOf(w.host().Name)
+		w.clock.Step(time.Second)
+	}
+	if now := w.host(); now.ResourceVersion != before {
+		t.Errorf("the older reading was written over the newer one: %+v", now.Status.Server)
+	}
+
+	server.Status = cloud.StatusReady
+	w.cloud.Set(server, "")
+	w.r, w.inventory = first, list
+	w.untilPhase(infrav1.HostAvailable) // what the first one lists now is newer
+}
