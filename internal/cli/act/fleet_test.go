@@ -99,11 +99,11 @@ func TestNoPlanShowsAKey(t *testing.T) {
 	f, _ := keyed(t)
 	private, public := newKey(t)
 	vendor := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte("SCWOLD"), secretKeyName: []byte("old-secret")})
-	for name, make := range map[string]func() (Plan, error){
+	for name, planned := range map[string]func() (Plan, error){
 		"replace":     func() (Plan, error) { return ReplaceKey{private, public}.Plan(f) },
 		"credentials": func() (Plan, error) { return VendorKey{"SCWNEW", "new-secret"}.Plan(vendor) },
 	} {
-		plan, err := make()
+		plan, err := planned()
 		if err != nil {
 			t.Fatal(err)
 		}

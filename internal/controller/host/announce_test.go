@@ -45,7 +45,7 @@ func (c *calls) told(t *testing.T, want ...string) {
 	if diff := cmp.Diff(want, c.notes); diff != "" {
 		t.Errorf("events of calls (-want +got):\n%s", diff)
 	}
-	c.notes, c.times = nil, nil
+	c.notes = nil
 }
 
 func TestEachCallThatChangesAServerIsTold(t *testing.T) {

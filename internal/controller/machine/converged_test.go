@@ -6,9 +6,33 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/host"
 )
+
+// actions are those of events, which tell events apart that are of one reason.
+type actions []string
+
+func (a *actions) Eventf(_, _ runtime.Object, _, _, action, _ string, _ ...any) {
+	*a = append(*a, action)
+}
+
+// Of events that differ in their notes alone the API keeps the first: two converges that did
+// different things are two events, and one that fails in the same way again is counted.
+func TestConvergesAreToldApart(t *testing.T) {
+	var seen actions
+	tell := (&machines{recorder: &seen}).tellOfConverge(&infrav1.ScalewayAppleSiliconMachine{})
+	for _, name := range []string{"power", "sshd", "power", strings.Repeat("n", 200)} {
+		tell(document.Report{Steps: []document.StepReport{{Name: name, Outcome: document.Changed}}})
+	}
+	tell(document.Report{Steps: []document.StepReport{{Name: "power", Outcome: document.Unchanged}}})
+	if len(seen) != 4 || seen[0] == seen[1] || seen[0] != seen[2] || len(seen[3]) > host.MostAction {
+		t.Errorf("%q", seen)
+	}
+}
 
 // Each converge that did something is told on the Machine, before the proof reboot and after it.
 func TestEachConvergeIsTold(t *testing.T) {
