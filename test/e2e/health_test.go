@@ -35,6 +35,8 @@ func TestHealthCheckMendsAMac(t *testing.T) {
 	f.scale(1)
 	f.awaitRunning(1)
 	machine := f.machines()[0]
+	f.tellsOfCallsAndSteps(machine.Name)
+	f.restartsAgentByHand(machine.Name)
 
 	f.remediationTimes(120, 600)
 	agent := f.agentPID()
