@@ -13,7 +13,7 @@ import (
 
 // awaitRights waits until the manager's rights count in each place where the chart gives it
 // some: the API server learns of roles by watching, and a manager that is refused ends.
-func (w *World) awaitRights(ctx context.Context) error {
+func (w *World) awaitRights(ctx context.Context, of account) error {
 	client, err := kubernetes.NewForConfig(w.cluster.Config())
 	if err != nil {
 		return fmt.Errorf("building a client: %w", err)
@@ -22,12 +22,12 @@ func (w *World) awaitRights(ctx context.Context) error {
 	defer cancel()
 	for _, right := range []authorizationv1.ResourceAttributes{
 		{Verb: "list", Resource: "nodes"},
-		{Verb: "get", Resource: "secrets", Namespace: Namespace},
+		{Verb: "get", Resource: "secrets", Namespace: of.namespace},
 		{Verb: "get", Resource: "configmaps", Name: "cluster-info", Namespace: metav1.NamespacePublic},
 		{Verb: "create", Resource: "secrets", Namespace: metav1.NamespaceSystem},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + Namespace + ":" + managerServiceAccount, ResourceAttributes: &right,
+			User: "system:serviceaccount:" + of.namespace + ":" + of.name, ResourceAttributes: &right,
 		}}
 		var last error
 		err := wait.PollUntilContextCancel(ctx, applyPoll, true, func(ctx context.Context) (bool, error) {

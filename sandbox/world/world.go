@@ -216,7 +216,7 @@ func (w *World) startProduct(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.startManagers(ctx, flags)
+	return w.startManagers(ctx, ownManager(), flags)
 }
 
 // mountVendorSecret does for the managers what a kubelet does for the chart's Pod.
@@ -244,16 +244,16 @@ func (w *World) mountVendorSecret(ctx context.Context) error {
 // vendorMount is where the managers find the vendor's credentials.
 func (w *World) vendorMount() string { return filepath.Join(w.options.Dir, vendorMountDir) }
 
-func (w *World) startManagers(ctx context.Context, flags []string) error {
-	kubeconfig := filepath.Join(w.options.Dir, managerKubeconfig)
-	if err := w.writeKubeconfig(ctx, kubeconfig, Namespace, managerServiceAccount); err != nil {
+func (w *World) startManagers(ctx context.Context, as account, flags []string) error {
+	kubeconfig := filepath.Join(w.options.Dir, as.kubeconfig)
+	if err := w.writeKubeconfig(ctx, kubeconfig, as.namespace, as.name); err != nil {
 		return err
 	}
-	if err := w.awaitRights(ctx); err != nil {
+	if err := w.awaitRights(ctx, as); err != nil {
 		return err
 	}
-	for n := range w.options.Managers {
-		m, err := w.newManager(ctx, n+1, kubeconfig, flags)
+	for range w.options.Managers {
+		m, err := w.newManager(ctx, len(w.managers)+1, kubeconfig, flags)
 		if err != nil {
 			return err
 		}

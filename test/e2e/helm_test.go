@@ -72,13 +72,17 @@ func (f *fleet) helm(args ...string) {
 
 func (f *fleet) tryHelm(args ...string) (said string, err error) {
 	f.Helper()
+	out, err := f.helmIn(world.Namespace, args...).CombinedOutput()
+	return string(out), err
+}
+
+func (f *fleet) helmIn(namespace string, args ...string) *exec.Cmd {
+	f.Helper()
 	binary, err := helm.Binary(filepath.Join("..", ".."))
 	if err != nil {
 		f.Fatal(err)
 	}
-	args = append(args, "--namespace", world.Namespace, "--kubeconfig", f.world.Kubeconfig())
-	out, err := exec.CommandContext(f.Context(), binary, args...).CombinedOutput()
-	return string(out), err
+	return exec.CommandContext(f.Context(), binary, append(args, "--namespace", namespace, "--kubeconfig", f.world.Kubeconfig())...)
 }
 
 // readyFor is for how long all Nodes have been Ready that are.

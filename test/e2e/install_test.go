@@ -36,11 +36,7 @@ func TestInstallByThePage(t *testing.T) {
 	f := start(t, world.Options{Bare: true, ManagerArgs: []string{"--inventory-interval=2s", "--bootstrap-recover-after=20s"}})
 	w := f.newWalk()
 
-	said := w.types("The fleet's SSH key")
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if err := f.world.Vendor().AddSSHKey("by hand", lines[len(lines)-1]); err != nil {
-		t.Fatalf("the page's commands print no key to register: %v\n%s", err, said)
-	}
+	w.registers(w.types("The fleet's SSH key"))
 	f.order(3)
 
 	w.types("The chart", fromRegistry()...)
@@ -78,6 +74,15 @@ func TestInstallByThePage(t *testing.T) {
 		if !strings.HasPrefix(server.Name, world.PoolPrefix) {
 			t.Errorf("server %s is not in the pool again", server.Name)
 		}
+	}
+}
+
+// registers does in the vendor's console what the page says of the key that its commands print.
+func (w *walk) registers(said string) {
+	w.Helper()
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	if err := w.world.Vendor().AddSSHKey("by hand", lines[len(lines)-1]); err != nil {
+		w.Fatalf("the page's commands print no key to register: %v\n%s", err, said)
 	}
 }
 
@@ -150,6 +155,11 @@ func (w *walk) putDist() {
 // whose place others are typed.
 func (w *walk) types(heading string, instead ...string) string {
 	w.Helper()
+	return w.bash(w.commands(heading))
+}
+
+func (w *walk) commands(heading string) string {
+	w.Helper()
 	_, section, found := strings.Cut(w.page, "# "+heading+"\n")
 	block := regexp.MustCompile("(?s)\n```\n(.*?)```\n").FindStringSubmatch(section)
 	if !found || block == nil {
@@ -159,7 +169,7 @@ func (w *walk) types(heading string, instead ...string) string {
 	if strings.Contains(commands, "…") {
 		w.Fatalf("docs/install.md, %s: something is left to fill in that this test does not know:\n%s", heading, commands)
 	}
-	return w.bash(commands)
+	return commands
 }
 
 func (w *walk) bash(commands string) string {
@@ -196,7 +206,7 @@ func (f *fleet) runHooks() {
 
 func (f *fleet) runHookPods(ctx context.Context) {
 	var pods corev1.PodList
-	if err := f.client.List(ctx, &pods, client.InNamespace(world.Namespace), client.HasLabels{batchv1.JobNameLabel}); err != nil {
+	if err := f.client.List(ctx, &pods, client.HasLabels{batchv1.JobNameLabel, "app.kubernetes.io/instance"}); err != nil {
 		return // the cluster ends with the test
 	}
 	for i := range pods.Items {
@@ -209,7 +219,7 @@ func (f *fleet) runHookPods(ctx context.Context) {
 // runHook runs the manager with the Pod's arguments and ServiceAccount.
 func (f *fleet) runHook(ctx context.Context, p *corev1.Pod) {
 	kubeconfig := filepath.Join(f.TempDir(), "kubeconfig")
-	if err := f.world.AccountKubeconfig(ctx, kubeconfig, p.Spec.ServiceAccountName); err != nil {
+	if err := f.world.AccountKubeconfig(ctx, kubeconfig, p.Namespace, p.Spec.ServiceAccountName); err != nil {
 		f.Errorf("the hook %s: %v", p.Name, err)
 	}
 	container := p.Spec.Containers[0]
@@ -219,10 +229,10 @@ func (f *fleet) runHook(ctx context.Context, p *corev1.Pod) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	phase, end := corev1.PodSucceeded, corev1.ContainerStateTerminated{Reason: "Completed"}
-	if err := cmd.Run(); err != nil {
-		phase, end = corev1.PodFailed, corev1.ContainerStateTerminated{Reason: "Error", ExitCode: int32(max(cmd.ProcessState.ExitCode(), 1))}
+	if err := cmd.Run(); err != nil { // the log's end is its message, as the chart asks for
+		phase, end = corev1.PodFailed, corev1.ContainerStateTerminated{Reason: "Error", ExitCode: int32(max(cmd.ProcessState.ExitCode(), 1)), Message: out.String()}
 	}
-	if phase == corev1.PodSucceeded && container.Args[0] == "uninstall" {
+	if phase == corev1.PodSucceeded && container.Args[0] == "uninstall" && p.Namespace == world.Namespace {
 		f.released = time.Now()
 	}
 	f.Logf("the hook %s %q: %s\n%s", p.Name, container.Args, phase, out.String())
