@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,8 @@ import (
 
 // TestAgentsRollOverFiveMacs gives a fleet whose Macs run guests a new agent, then
 // one that cannot run. No guest dies of either; the bad one stops after the canary,
-// which goes back to the agent it had.
+// which goes back to the agent it had. Until its turn a Mac serves with the agent of before, and
+// a manager of before takes it back to its own.
 func TestAgentsRollOverFiveMacs(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
@@ -32,10 +34,11 @@ func TestAgentsRollOverFiveMacs(t *testing.T) {
 	f.scale(5)
 	f.awaitRunning(5)
 	f.deploy(5)
-	guests := identities(f.awaitPods(5))
+	f.awaitPods(5)
 
 	newer := f.buildAgent("v0.2.0", false)
-	f.upgrade(newer)
+	guests := f.servesBeside(newer)
+	f.setProfile(`{"spec":{"rollout":{"paused":false}}}`)
 	busiest, beside := 0, 0
 	f.await("all five Macs to run the new agent", func() (string, bool) {
 		turns, done := f.turns(), f.running(newer)
@@ -69,7 +72,35 @@ func TestAgentsRollOverFiveMacs(t *testing.T) {
 	f.upgrade(mended)
 	f.await("a Mac to run the mended agent", func() (string, bool) { return fmt.Sprint(f.running(mended)), f.running(mended) > 0 })
 	f.await("the halt to end", func() (string, bool) { return f.profileSays(infrav1.HaltedCondition, metav1.ConditionFalse) })
+
+	f.upgrade(newer) // as helm rollback does
+	f.await("all Macs to run the manager's own agent again", func() (string, bool) { return f.agents(newer) })
 	f.sameGuests(guests)
+}
+
+// servesBeside gives the manager a newer agent while no Mac may have it: each stays Ready with the
+// one of before, and starts a new Pod. It returns the guests that run then.
+func (f *fleet) servesBeside(newer world.Agent) map[string]string {
+	f.Helper()
+	f.await("the profile to be rolled out", func() (string, bool) { return f.profileSays(infrav1.RolledOutCondition, metav1.ConditionTrue) })
+	f.setProfile(`{"spec":{"rollout":{"paused":true}}}`)
+	f.upgrade(newer)
+	f.await("the Macs to count as outdated", func() (string, bool) { return f.profileSays(infrav1.RolledOutCondition, metav1.ConditionFalse) })
+	if err := f.client.DeleteAllOf(f.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		f.Fatal(err)
+	}
+	f.await("the Pods to be other ones", func() (string, bool) {
+		left := slices.ContainsFunc(f.pods(), func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		return fmt.Sprint(len(f.pods()), " Pods"), !left && len(f.pods()) == 5
+	})
+	guests := identities(f.awaitPods(5))
+	f.awaitRunning(5)
+	for _, m := range f.infraMachines() {
+		if got := m.Status.Applied.Agent; got != hashOf(f.T, world.Agent{Dir: binaries.AgentDir}) {
+			f.Errorf("%s runs the agent %.12s, want the one of before", m.Name, got)
+		}
+	}
+	return guests
 }
 
 // TestTamperingIsFoundAndHealed changes things on a Mac behind the manager's back,
