@@ -1,6 +1,8 @@
 package chart
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,11 +65,20 @@ func TestNamesOfDigitsAreStrings(t *testing.T) {
 	}
 }
 
+// The book quotes what a person sees.
 func TestAnOldKubernetesIsRefused(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for version, want := range map[string]string{"1.32.9": "chart requires kubeVersion: >=1.33.0-0", "1.33.0": "", "1.36.4-eks-1": ""} {
 		_, refusal, err := render(t.Context(), "--kube-version", version)
 		if err != nil || (want == "") != (refusal == "") || !strings.Contains(refusal, want) {
 			t.Errorf("%s: %q (%v), want %q", version, refusal, err, want)
+		}
+		said, _, _ := strings.Cut(strings.TrimPrefix(refusal, "Error: "), "\n")
+		if want != "" && !strings.Contains(string(page), "\nError: INSTALLATION FAILED: "+said+"\n") {
+			t.Errorf("docs/install.md does not quote %q", said)
 		}
 	}
 }
