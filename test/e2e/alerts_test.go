@@ -40,7 +40,7 @@ func TestAlertsFire(t *testing.T) {
 	token := f.scraper()
 	t.Run("at rest", func(t *testing.T) { f.on(t).quiet(token, 2*time.Hour) })
 	for _, c := range troubles {
-		t.Run(c.alerts[0], func(t *testing.T) { f.on(t).fires(token, c) })
+		t.Run(cmp.Or(c.name, c.alerts[0]), func(t *testing.T) { f.on(t).fires(token, c) })
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 // trouble is what alerts speak of, in a sandbox with five Macs and three Machines.
 type trouble struct {
+	// name is that of its first alert, unless another trouble has that.
+	name string
 	// alerts all fire, each named first for what it is of its own.
 	alerts []string
 	// beside may fire as well: what follows from the trouble, sooner or later.
@@ -59,6 +61,7 @@ var troubles = []trouble{
 	},
 	{alerts: []string{"NobodyCountsTheMacs"}, begin: (*fleet).stopTheManager},
 	{alerts: []string{"RolloutHalted"}, begin: (*fleet).rollOutABadAgent},
+	{name: "MacLost by its name", alerts: []string{"MacLost"}, begin: (*fleet).renameAMacInUse},
 	{alerts: []string{"MacLost"}, begin: (*fleet).loseAMac},
 	// Last: recovery reboots that Mac, which holds the storm guard up for an hour that no watch shortens.
 	{alerts: []string{"MacLosesSlots"}, begin: (*fleet).leakASlot},
@@ -221,6 +224,20 @@ func (f *fleet) rollOutABadAgent() func() {
 	return func() {
 		f.upgrade(f.buildAgent("v0.3.1", false))
 		f.await("the rollout", func() (string, bool) { return f.profileSays(infrav1.RolledOutCondition, metav1.ConditionTrue) })
+	}
+}
+
+// renameAMacInUse gives a Mac in use another name at the vendor: it may be another cluster's now. By its own name it
+// is its Machine's again, without a wipe.
+func (f *fleet) renameAMacInUse() func() {
+	before := f.server(f.theHost().Spec.ServerID)
+	f.world.Vendor().Rename(before.ID, "theirs")
+	return func() {
+		f.world.Vendor().Rename(before.ID, before.Name)
+		f.awaitRunning(3)
+		if after := f.server(before.ID); after.Installs != before.Installs {
+			f.Errorf("the server was wiped: %+v, was %+v", after, before)
+		}
 	}
 }
 
