@@ -59,8 +59,15 @@ func TestLoginwindowIsNotRestartedByKickstart(t *testing.T) {
 		t.Errorf("killed where none runs: %+v", got)
 	}
 	b.settleSession("where none runs", false)
+	const printed = "launchctl print system/com.apple.loginwindow"
+	if got := b.ok(printed); !strings.Contains(got, "state = not running") {
+		t.Errorf("launchd says of the loginwindow that the boot did not start: %s", got)
+	}
 	b.asRoot("launchctl kickstart system/com.apple.loginwindow")
 	b.awaitSession()
+	if got := b.ok(printed); !strings.Contains(got, "state = running") {
+		t.Errorf("launchd says of the loginwindow that was started: %s", got)
+	}
 	f := b.Facts()
 	f.OSVersion = "14.3.1"
 	if err := b.SetFacts(t.Context(), f); err != nil {

@@ -38,6 +38,7 @@ func TestTools(t *testing.T) {
 		{"sysctl -n hw.ncpu hw.memsize; ioreg -rd1 -c IOPlatformExpertDevice | grep -c IOPlatformSerialNumber", "8\n17179869184\n1"},
 		{"mkdir /Library/x 2>/dev/null; echo $?; rm -rf /tmp 2>/dev/null; echo $?; ls -d /tmp", "1\n1\n/tmp"},
 		{"PATH=$PATH:/opt/homebrew/bin tart list --format json | tr -d '\\n'", "[]"},
+		{"TART_HOME=/Volumes/none/tart /opt/homebrew/bin/tart list 2>&1; echo $?; test -e /Volumes/none; echo $?", "Error: preparing TART_HOME: mkdir /Volumes/none: permission denied\n1\n1"},
 	}
 	b := startBench(t, nil)
 	for _, tt := range tests {

@@ -3,7 +3,7 @@ package launchd
 import "fmt"
 
 // BuiltIn is a job of macOS' own that the machine models elsewhere: every boot loads
-// it, it runs while it is loaded, and can be kicked.
+// it, it runs while it is loaded unless it says otherwise, and can be kicked.
 type BuiltIn struct {
 	// Path is where its property list would be.
 	Path string
@@ -13,6 +13,8 @@ type BuiltIn struct {
 	// Loaded is told that the job was booted out, and that it was loaded again; it
 	// returns the exit code of launchctl. Without it the job cannot be booted out.
 	Loaded func(bool) int
+	// Running says whether it runs while it is loaded; nil means that it does.
+	Running func() bool
 }
 
 // builtInLocked is the job of that label, while it is loaded.
@@ -53,6 +55,10 @@ func (l *Launchd) bootstrapBuiltIn(path string) (rc int, ok bool) {
 }
 
 func (b BuiltIn) print(label string) string {
-	return fmt.Sprintf("system/%s = {\n\tactive count = 1\n\tpath = %s\n\ttype = LaunchDaemon\n\tstate = running\n\n"+
-		"\tdomain = system\n\truns = 1\n\tlast exit code = (never exited)\n}\n", label, b.Path)
+	active, state, runs := 1, "running", 1
+	if b.Running != nil && !b.Running() {
+		active, state, runs = 0, "not running", 0
+	}
+	return fmt.Sprintf("system/%s = {\n\tactive count = %d\n\tpath = %s\n\ttype = LaunchDaemon\n\tstate = %s\n\n"+
+		"\tdomain = system\n\truns = %d\n\tlast exit code = (never exited)\n}\n", label, active, b.Path, state, runs)
 }

@@ -112,6 +112,13 @@ func (l *Loginwindow) Active() bool {
 	return l.active
 }
 
+// Running reports whether it was started in this boot: launchd starts it again when it ends.
+func (l *Loginwindow) Running() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.starts > 0
+}
+
 // Boot is the start of loginwindow by the boot.
 func (l *Loginwindow) Boot() {
 	l.mu.Lock()

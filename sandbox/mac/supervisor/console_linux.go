@@ -147,7 +147,7 @@ func (p *pid1) builtIn() map[string]launchd.BuiltIn {
 	return map[string]launchd.BuiltIn{
 		"com.apple.loginwindow": {
 			Path: "/System/Library/LaunchDaemons/com.apple.loginwindow.plist",
-			Kick: p.kickLoginwindow,
+			Kick: p.kickLoginwindow, Running: p.console.Running,
 		},
 		// Each connection has a server of its own and so nothing to restart: launchd
 		// itself has the port, and opens it anew with the job.

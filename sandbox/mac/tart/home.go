@@ -1,7 +1,9 @@
 package tart
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +24,24 @@ func (h home) registry(host string) string {
 	return filepath.Join(h.images(), strings.ReplaceAll(host, ":", "%3A"))
 }
 
+// volumes is where volumes are mounted. Only root makes folders there, which the kernel of
+// this system does not hold the user to.
+const volumes = "/Volumes/"
+
+// unmounted is the refusal to make a folder where a volume should be mounted.
+func (h home) unmounted() error {
+	below, is := strings.CutPrefix(string(h), volumes)
+	name, _, _ := strings.Cut(below, "/")
+	if _, err := os.Lstat(volumes + name); !is || os.Getuid() == 0 || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return &fs.PathError{Op: "mkdir", Path: volumes + name, Err: fs.ErrPermission}
+}
+
 func (h home) prepare() error {
+	if err := h.unmounted(); err != nil {
+		return fmt.Errorf("preparing TART_HOME: %w", err)
+	}
 	for _, dir := range []string{h.vms(), h.images(), h.temporary()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("preparing TART_HOME: %w", err)
