@@ -1,6 +1,7 @@
 package accept
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,8 @@ func TestRowsAreJudged(t *testing.T) {
 	simulated := Simulated{
 		AsDelivered: {"a/b": {"$ one", "free 12 GB", "exit 0", "$ two", "exit 0"}},
 		"otherwise": {"a/b": {"$ one", "busy", "exit 1", "$ two", "exit 0"}},
+		"a second":  {"a/b": {"$ one", "full", "exit 1", "$ two", "exit 0"}},
+		"a third":   {"a/b": {"$ one", "full", "exit 1", "$ two", "exit 0"}},
 	}
 	for name, c := range map[string]struct {
 		seen    []string
@@ -83,11 +86,18 @@ func TestRowsAreJudged(t *testing.T) {
 		"another code":                        {[]string{"$ one", "free 7 GB", "exit 0", "$ two", "exit 1"}, false, Differs, ""},
 		"by another command":                  {[]string{"$ one", "exit 0", "$ two", "free 7 GB", "exit 0"}, false, Differs, ""},
 		"as with a switch":                    {[]string{"$ one", "busy", "exit 1", "$ two", "exit 0"}, true, AsSimulated, "as with the simulator's switch otherwise"},
+		"as with one of two switches":         {[]string{"$ one", "full", "exit 1", "$ two", "exit 0"}, true, AsSimulated, "as with the simulator's switch a second, or a third"},
 	} {
 		got := simulated.Judge(Row{Section: "a", ID: "b", Seen: c.seen, Exact: c.exact})
 		if got.Verdict != c.verdict || got.Why != c.why {
 			t.Errorf("%s: %s, %q: lacks %q, has %q", name, got.Verdict, got.Why, got.Lacking, got.Unexpected)
 		}
+	}
+	if got := (Row{Why: "as with the simulator's switch a second, or a third"}).Switches(); !slices.Equal(got, []string{"a second", "a third"}) {
+		t.Errorf("the switches of a row are %q", got)
+	}
+	if got := (Row{Why: "held to what macfleet promises: the simulator does not show it"}).Switches(); got != nil {
+		t.Errorf("a row without switches has %q", got)
 	}
 	if got := simulated.Judge(Row{Section: "a", ID: "unknown"}); got.Verdict != NotSimulated {
 		t.Errorf("what is not simulated is %s", got.Verdict)

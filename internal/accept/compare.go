@@ -56,16 +56,38 @@ func (s Simulated) Judge(r Row) Row {
 		r.Verdict = NotSimulated
 		return r
 	}
-	r.compare(expected)
+	if r.compare(expected) {
+		return r
+	}
+	var sets []string
 	for _, set := range slices.Sorted(maps.Keys(s)) {
-		if other, has := s[set][r.Key()]; has && r.Verdict == Differs && set != AsDelivered {
+		if other, has := s[set][r.Key()]; has && set != AsDelivered {
 			if tried := r; tried.compare(other) {
-				tried.Why = "as with the simulator's switch " + set
-				return tried
+				sets = append(sets, set)
 			}
 		}
 	}
+	if len(sets) > 0 {
+		r.compare(s[sets[0]][r.Key()])
+		r.Why = switched + strings.Join(sets, switchedOr)
+	}
 	return r
+}
+
+// How a row names the switches of the simulator with which it prints what was seen.
+const (
+	switched   = "as with the simulator's switch "
+	switchedOr = ", or "
+)
+
+// Switches names the simulator's switches that a row is as with: none where it is as
+// delivered, or not as simulated. One of them is set on the Mac; other rows may tell which.
+func (r Row) Switches() []string {
+	names, is := strings.CutPrefix(r.Why, switched)
+	if !is {
+		return nil
+	}
+	return strings.Split(names, switchedOr)
 }
 
 // compare judges a row by what is expected, and reports whether it is as expected. A Mac may

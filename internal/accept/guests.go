@@ -12,6 +12,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/converge/doctor"
 	"github.com/macfleet/macfleet/internal/converge/document"
+	"github.com/macfleet/macfleet/internal/converge/firewall"
 	"github.com/macfleet/macfleet/internal/converge/macos"
 	"github.com/macfleet/macfleet/internal/remote"
 )
@@ -189,7 +190,7 @@ func (g guestTrial) firewall(ctx context.Context) error {
 		}
 		waited := g.Now().Sub(began)
 		at := slices.IndexFunc(findings, func(f doctor.Finding) bool { return f.ID == "firewall" })
-		if at < 0 || findings[at].Verdict == doctor.Well || waited > mending {
+		if at < 0 || findings[at].Verdict == doctor.Well || notCalled(findings[at]) || waited > mending {
 			g.judgeFirewall(findings, waited)
 			return nil
 		}
@@ -204,12 +205,19 @@ func (g guestTrial) judgeFirewall(findings []doctor.Finding, waited time.Duratio
 		switch r := found(f); f.ID {
 		case "firewall":
 			r.Asked, r.Seconds = "Does hostd put the firewall around guests that nobody announced?", waited.Seconds()
+			if notCalled(f) {
+				r.Seen = append(r.Seen, firewall.NotCalled)
+			}
 			g.add(r)
 		case "foreign-rules", "dhcp":
 			g.add(r)
 		}
 	}
 }
+
+// notCalled: a guest's start took the calls of our rules out of the main ruleset, which
+// hostd does not mend.
+func notCalled(f doctor.Finding) bool { return strings.Contains(f.Evidence, firewall.NotCalled) }
 
 // third starts one guest more than the licence allows.
 func (g guestTrial) third(ctx context.Context) error {

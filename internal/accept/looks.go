@@ -52,6 +52,9 @@ func userLooks() []look {
 // anchor is the sub-anchor of the trial alone; nothing else calls it.
 const anchor = "com.apple/999.macfleet-accept"
 
+// preferences are a domain of the trial alone.
+const preferences = "/Library/Preferences/dev.macfleet.accept"
+
 // rootLooks need root. What they change is the trial's own and is taken away by the last
 // of their commands.
 func rootLooks() []look {
@@ -68,6 +71,16 @@ func rootLooks() []look {
 			{line: "pfctl -a " + anchor + " -F rules"},
 			{line: table + " -T kill"},
 		}},
+		{id: "pf-ports", asked: "Does the packet filter print ports as numbers?", root: true, exact: true, runs: []run{
+			{line: "pfctl -a " + anchor + " -f -", in: "pass in inet proto tcp from 192.0.2.1 to any port 22\n"},
+			{line: "pfctl -a " + anchor + " -s rules"},
+			{line: "pfctl -a " + anchor + " -F rules"},
+		}},
+		{id: "preferences", asked: "Does defaults read a file that was replaced beside it, or what it remembers?", root: true, exact: true, runs: commands(
+			"defaults write "+preferences+" looked first", "defaults write "+preferences+"-2 looked second", "defaults read "+preferences+" looked",
+			"cp "+preferences+"-2.plist "+preferences+".plist", "defaults read "+preferences+" looked",
+			"defaults delete "+preferences, "defaults delete "+preferences+"-2", "rm -f "+preferences+".plist "+preferences+"-2.plist",
+		)},
 		{id: "launchctl-codes", asked: "With which codes do launchctl's verbs miss a label?", question: "R9", root: true, runs: commands(
 			"launchctl kickstart system/dev.macfleet.none", "launchctl bootout system/dev.macfleet.none",
 		)},

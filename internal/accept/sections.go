@@ -43,7 +43,7 @@ func sections() []section {
 		{name: "probe", about: "what the Mac says of itself before anything is sent to it", limit: probeLimit, run: probe},
 		{name: "looks", about: "what macOS prints where stage 0, converge and the doctor look; changes nothing", limit: looksLimit, needs: []string{"probe"}, run: looks(userLooks)},
 		{name: "root", about: "the password's one attempt, after which the user becomes root without", limit: probeLimit, needs: []string{"probe"}, run: grant},
-		{name: "root-looks", about: "what only root can ask of macOS, and trials in a packet filter anchor of their own", limit: looksLimit, needs: []string{"root"}, run: looks(rootLooks)},
+		{name: "root-looks", about: "what only root can ask of macOS, and trials in a packet filter anchor and preferences of their own", limit: looksLimit, needs: []string{"root"}, run: rootLooksAndMeet},
 		{name: "upload", about: "the agent on its way to the Mac, and its first start there", limit: uploadLimit, needs: []string{"root"}, run: upload},
 		{name: "doctor-before", about: "the doctor on a Mac that nothing was done to", limit: looksLimit, needs: []string{"upload"}, run: stagedDoctor},
 		{name: "signatures", about: "programs that are damaged, overwritten in place, and renamed into place", limit: uploadLimit, needs: []string{"upload"}, run: signatures},
@@ -53,6 +53,7 @@ func sections() []section {
 		{name: "doctor-after", about: "the doctor on a converged Mac", limit: looksLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: installedDoctor},
 		{name: "guests", about: "guests of the user's own, one more than the licence allows, and the firewall while they run", limit: guestsLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksImage, run: guests},
 		{name: "upgrade", about: "another release of the agent, and back to the first", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksNext, run: upgrade},
+		{name: "rollback", about: "the other release with a configuration that it does not start with, from which converge goes back by itself", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot", "upgrade"}, lacks: lacksNext, run: rollback},
 		{name: "leave", about: "the agent's goodbye", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: leave},
 		{name: "uninstall", about: "the way back of all steps", limit: convergeLimit, patient: true, lacks: lacksChange, run: uninstall},
 	}

@@ -147,6 +147,9 @@ func proofReboot(ctx context.Context, t *trial) error {
 		ID: "back", Asked: "Does the Mac come back by itself, and when?", Question: "R23", Seen: []string{"another boot answers"},
 		Seconds: t.Now().Sub(began).Seconds(),
 	})
+	if err := login(ctx, t); err != nil {
+		return err
+	}
 	report, err := t.session.Converge(ctx, t.Agent.SHA256, t.desired, t.signer)
 	t.steps("", report)
 	return err

@@ -77,11 +77,11 @@ func (b *bench) acceptance(s accept.Simulated, skip ...string) accept.Options {
 		Agent: programs.builds[0], Next: programs.builds[1], Damaged: damaged, GuestImage: guestImage, GuestConnect: "reach", Skip: skip, Version: "v0.0.0", Simulated: s,
 		Password: func(context.Context, bool) (remote.Secret, error) { return secret(password), nil },
 		Now:      time.Now, Say: func(line string) { b.t.Log(line) },
-		Pause: func(ctx context.Context, _ time.Duration) error {
+		Pause: func(ctx context.Context, d time.Duration) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(tryAgain):
+			case <-time.After(d / timeScale):
 				return nil
 			}
 		},
@@ -144,46 +144,6 @@ func keys(r accept.Report, v accept.Verdict) []string {
 	return all
 }
 
-// uncertain is a switch of the simulator that a Mac in one of its positions is known by.
-type uncertain struct {
-	set func(context.Context, *bench) error
-	// skip what has nothing to do with it.
-	skip []string
-	// tells are the rows that know the position.
-	tells []string
-}
-
-func beliefs(b mac.Beliefs) func(context.Context, *bench) error {
-	return func(ctx context.Context, on *bench) error { return on.SetBeliefs(ctx, b) }
-}
-
-func quirks(q mac.Switches) func(context.Context, *bench) error {
-	return func(ctx context.Context, on *bench) error { return on.SetSwitches(ctx, q) }
-}
-
-func uncertains() map[string]uncertain {
-	return map[string]uncertain{
-		accept.AsDelivered:  {set: beliefs(mac.Beliefs{})},
-		"flushKeepsPersist": {beliefs(mac.Beliefs{FlushKeepsPersist: true}), []string{"upload"}, []string{"root-looks/pf-flush"}},
-		"persistIsBusy":     {beliefs(mac.Beliefs{PersistIsBusy: true}), []string{"upload"}, []string{"root-looks/pf-busy"}},
-		"recycledVnodes":    {quirks(recycledVnodes()), []string{"looks", "root-looks", "doctor-before", "converge"}, []string{"signatures/in-place"}},
-		"powerForgets":      {quirks(powerForgets()), noLooks(), []string{"reboot/power"}},
-	}
-}
-
-// noLooks leaves out what only looks, and what has nothing to do with converging once.
-func noLooks() []string {
-	return []string{"looks", "root-looks", "doctor-before", "doctor-after", "signatures", "again", "guests", "upgrade"}
-}
-
-func recycledVnodes() mac.Switches { return mac.Switches{RecycledVnodes: 1} }
-
-func powerForgets() mac.Switches {
-	var s mac.Switches
-	s.Quirks.PowerForgets = true
-	return s
-}
-
 // Each switch in both positions: as it is delivered, all is as recorded; in the other one,
 // the report says which it is.
 func TestAcceptKnowsTheSwitchesOfTheSimulator(t *testing.T) {
@@ -211,12 +171,15 @@ func TestAcceptKnowsTheSwitchesOfTheSimulator(t *testing.T) {
 		}
 		var told []string
 		for _, row := range r.Rows {
-			if row.Why == "as with the simulator's switch "+name {
+			if slices.Contains(row.Switches(), name) {
 				told = append(told, row.Key())
 			}
 		}
 		if diff := cmp.Diff(u.tells, told); diff != "" {
 			t.Errorf("%s is told by other rows: %s", name, diff)
+		}
+		if u.tells != nil && !slices.ContainsFunc(r.Rows, func(row accept.Row) bool { return slices.Equal(row.Switches(), []string{name}) }) {
+			t.Errorf("%s: no row tells it from other switches", name)
 		}
 	}
 	whole := now[accept.AsDelivered]

@@ -30,6 +30,8 @@ import (
 const (
 	password = `c0rrect "horse" $(battery)`
 	patience = 5 * time.Minute
+	// timeScale divides what a simulated Mac takes its time for.
+	timeScale = 20
 )
 
 // fleetKey signs what the Macs of these tests are told.
@@ -148,7 +150,7 @@ func newBenchNow(t *testing.T, change ...func(*mac.Options)) *bench {
 	address := netip.AddrFrom4([4]byte{127, byte(190 + pid%50), byte(pid >> 6), byte(n)})
 	o := mac.Options{
 		Programs: programs.macs, Dir: t.TempDir(), Address: address, SSHPort: freePort(t, address),
-		Password: password, TimeScale: 20, LockAfter: 3,
+		Password: password, TimeScale: timeScale, LockAfter: 3,
 		AuthorizedKeys: []string{b.authorizedKey()},
 		Twins: map[string]string{
 			programs.builds[0].SHA256: programs.twin, programs.builds[1].SHA256: programs.twin,

@@ -80,6 +80,9 @@ func uncovered(own, covered []netip.Addr, fam string) string {
 // parents is how the main ruleset calls our anchor.
 const parents = `anchor "com.apple/*"`
 
+// NotCalled begins what JudgeMain says of a main ruleset without the call.
+const NotCalled = `the main ruleset does not call com.apple/*`
+
 // JudgeMain says why the main ruleset does not call our anchor, or calls it too
 // late; empty means that it does.
 func JudgeMain(live []string) string {
@@ -95,7 +98,7 @@ func JudgeMain(live []string) string {
 			return fmt.Sprintf("a rule of the main ruleset comes before com.apple/*: %.120q", words)
 		}
 	}
-	return `the main ruleset does not call com.apple/*, where the rules for guests are`
+	return NotCalled + `, where the rules for guests are`
 }
 
 // isQuick reports a filter rule that ends the evaluation of what it matches.
