@@ -39,7 +39,7 @@ func TestInstallByThePage(t *testing.T) {
 	w.registers(w.types("The fleet's SSH key"))
 	f.order(3)
 
-	w.types("The chart", fromRegistry()...)
+	f.chartIsPulled(w.types("The chart", fromRegistry()...))
 	f.imageIsReleased("the manager", w.bash("kubectl -n macfleet-system get deployment macfleet-manager -o jsonpath='{.spec.template.spec.containers[0].image}'"))
 	f.readCoreRole()
 	if err := f.world.RunInstalled(t.Context()); err != nil {

@@ -40,6 +40,14 @@ func fromRegistry() []string {
 	}
 }
 
+// chartIsPulled holds that helm says that it had the chart from the registry.
+func (f *fleet) chartIsPulled(said string) {
+	f.Helper()
+	if *releaseFlag != "" && !strings.Contains(said, "Pulled: "+strings.TrimPrefix(*chartFlag, "oci://")+":") {
+		f.Errorf("helm has the chart from elsewhere than %s:\n%s", *chartFlag, said)
+	}
+}
+
 // imageIsReleased says of a container's image whether a node would find it in the registry.
 func (f *fleet) imageIsReleased(where, image string) {
 	f.Helper()
