@@ -155,10 +155,10 @@ func (w *walk) putDist() {
 // whose place others are typed.
 func (w *walk) types(heading string, instead ...string) string {
 	w.Helper()
-	return w.bash(w.commands(heading))
+	return w.bash(w.commands(heading, instead...))
 }
 
-func (w *walk) commands(heading string) string {
+func (w *walk) commands(heading string, instead ...string) string {
 	w.Helper()
 	_, section, found := strings.Cut(w.page, "# "+heading+"\n")
 	block := regexp.MustCompile("(?s)\n```\n(.*?)```\n").FindStringSubmatch(section)

@@ -37,7 +37,9 @@ func (a announcing) told(call, asked, answer string, err error) {
 	case err != nil:
 		kind, reason, answer = corev1.EventTypeWarning, eventRefused, "refused: "+cloud.Said(err)
 	}
-	a.scope.recorder.Eventf(a.scope.host, nil, kind, reason, host.Bounded(call+" "+asked, host.MostAction), "%s", host.Bounded(asked+": "+answer, host.MostNote))
+	about := a.scope.host.DeepCopy()
+	about.ResourceVersion = "" // events about two versions of an object are never counted as one
+	a.scope.recorder.Eventf(about, nil, kind, reason, host.Bounded(call+" "+asked, host.MostAction), "%s", host.Bounded(asked+": "+answer, host.MostNote))
 }
 
 func (a announcing) RenameServer(ctx context.Context, zone, id, name string) error {
@@ -74,6 +76,10 @@ func (a announcing) CreateServer(ctx context.Context, zone string, order cloud.S
 
 func (a announcing) RebootServer(ctx context.Context, zone, id string) error {
 	err := a.Cloud.RebootServer(ctx, zone, id)
+	if err != nil && host.RebootTaken(err) {
+		a.told("RebootServer", "reboot it", "none is needed: "+cloud.Said(err), nil)
+		return err
+	}
 	a.told("RebootServer", "reboot it", "taken", err)
 	return err
 }

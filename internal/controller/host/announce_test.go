@@ -29,7 +29,8 @@ func (c *calls) Eventf(regarding, _ runtime.Object, kind, reason, action, note s
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := fmt.Sprint(regarding.(*host.Host).Name, kind, reason, action)
+	about := regarding.(*host.Host)
+	key := fmt.Sprint(about.Name, about.ResourceVersion, kind, reason, action)
 	if c.times == nil {
 		c.times = map[string]int{}
 	}
@@ -78,6 +79,23 @@ func TestEachCallThatChangesAServerIsTold(t *testing.T) {
 	w.must(w.client.Update(w.ctx, h))
 	w.until("rebooted", func() bool { return w.host().Status.LastReboot.ID == "r" })
 	told.told(t, `Normal VendorAsked reboot it: taken`)
+}
+
+// A server that restarts already, or is gone, needs no reboot: that refusal counts as taken.
+func TestARebootThatIsNotNeededIsNoRefusal(t *testing.T) {
+	w, told := inUse(t), &calls{}
+	w.r.Recorder = told
+	w.cloud.Fault = func(call cloudtest.Call) (before, after error) {
+		if call.Name == "RebootServer" {
+			return cloudtest.Err(cloud.KindTransient), nil
+		}
+		return nil, nil
+	}
+	h := w.host()
+	h.Spec.Reboot = &infrav1.RebootRequest{ID: "r", Reason: "hangs", Force: true}
+	w.must(w.client.Update(w.ctx, h))
+	w.until("rebooted", func() bool { return w.host().Status.LastReboot.ID == "r" })
+	told.told(t, `Normal VendorAsked reboot it: none is needed: `+cloud.Said(cloudtest.Err(cloud.KindTransient)))
 }
 
 func TestADeletionIsTold(t *testing.T) {

@@ -86,14 +86,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // anotherManagers: the host is claimed from a namespace that is not this manager's, and the
 // claim's Cluster is there. The manager there shows the claim, sends the order and wipes the disk:
 // two that do would each be right, and ask the vendor twice. Where that Cluster is gone, the
-// manager may be, too, and whoever is left goes on.
+// manager may be, too, and whoever is left goes on. A Cluster that goes may wait for ever for a
+// manager that is gone: what is released is wiped all the same.
 func (r *Reconciler) anotherManagers(ctx context.Context, h *host.Host) (bool, error) {
 	if !host.ClaimedOutside(h, r.Namespace) {
 		return false, nil
 	}
 	claim := h.Spec.ClaimRef
 	state, err := clusterstate.Get(ctx, r.Reader, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster})
-	return err == nil && !state.Missing, err
+	unattended := state.Missing || state.Deleting && h.Spec.Release != nil
+	return err == nil && !unattended, err
 }
 
 // phases are what a Reconcile may run, each with the services that it needs.

@@ -158,6 +158,9 @@ func (s *Sweep) reclaim(ctx context.Context, stray *host.Host) error {
 	taken := in.Host.DeepCopy()
 	in.Host = taken
 	host.Reclaim(in, uuid.NewString())
+	if host.ClaimedOutside(taken, s.Namespace) {
+		return nil // the manager there has a sweep of its own
+	}
 	controllerutil.AddFinalizer(taken, infrav1.HostFinalizer)
 	err = s.Client.Update(ctx, taken)
 	if apierrors.IsConflict(err) {
@@ -229,9 +232,14 @@ func (s *Sweep) clustersOf(ctx context.Context, h *host.Host) ([]host.ClusterSta
 		state, err := clusterstate.Get(ctx, s.Reader, client.ObjectKey{Namespace: claim.Namespace, Name: claim.Cluster})
 		return []host.ClusterState{state}, err
 	}
-	return clusterstate.List(ctx, s.Reader, func(infra *infrav1.ScalewayAppleSiliconCluster) bool {
+	states, err := clusterstate.List(ctx, s.Reader, func(infra *infrav1.ScalewayAppleSiliconCluster) bool {
 		return slices.Contains(infra.Spec.Zones, h.Spec.Zone)
 	})
+	// It is released for the first: for one of this manager's own, where there is one.
+	if own := slices.IndexFunc(states, func(c host.ClusterState) bool { return c.Namespace == s.Namespace }); own > 0 {
+		states[0], states[own] = states[own], states[0]
+	}
+	return states, err
 }
 
 // nodeOf finds the Node that bears the host's providerID, uncached; nil when

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cloud"
@@ -104,4 +105,35 @@ func TestTwoManagersDoNotWriteAgainstEachOther(t *testing.T) {
 	w.cloud.Set(server, "")
 	w.r, w.inventory = first, list
 	w.untilPhase(infrav1.HostAvailable) // what the first one lists now is newer
+}
+
+// A release whose fleet and manager are gone in the middle leaves a Cluster that waits for ever for its Machines.
+func TestAReleaseThatNobodyEndsIsEnded(t *testing.T) {
+	w := inUse(t)
+	c := &clusterv1.Cluster{}
+	w.must(w.client.Get(w.ctx, client.ObjectKey{Namespace: "fleet", Name: "c"}, c))
+	c.Finalizers = []string{clusterv1.ClusterFinalizer}
+	w.must(w.client.Update(w.ctx, c))
+	w.must(w.client.Delete(w.ctx, c))
+	w.beside()
+	w.untouched()
+	w.release()
+	w.wiped()
+	w.checkFree()
+}
+
+// That a server is missing is told, whoever has written last that it was there.
+func TestWhatOthersWroteHidesNoMissingServer(t *testing.T) {
+	w := newWorld(t)
+	w.untilPhase(infrav1.HostAvailable)
+	h := w.host()
+	h.Status.Server.IP = "51.159.1.9" // as a status that is restored
+	w.must(w.client.Status().Update(w.ctx, h))
+	w.reconcileOf(h.Name)
+	w.clock.Step(time.Second)
+	w.cloud.Remove(serverID)
+	w.must(w.step())
+	if w.host().Status.MissingSince == nil {
+		t.Error("the first list that lacks the server is not told")
+	}
 }

@@ -42,7 +42,9 @@ func (v *vendor) observe() {
 		return
 	}
 	v.observed.Gone = seen.gone
-	if v.known.writtenByOthers(v.host, v.observed.Now).After(seen.at) {
+	// A reading is as old as what showed the server last, also while newer lists lack it.
+	newer := v.known.writtenByOthers(v.host, v.observed.Now).After(seen.at)
+	if newer && (seen.missingSince.IsZero() || v.host.Status.MissingSince != nil) {
 		return
 	}
 	if seen.missingSince.IsZero() {

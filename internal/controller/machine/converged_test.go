@@ -16,15 +16,19 @@ import (
 // actions are those of events, which tell events apart that are of one reason.
 type actions []string
 
-func (a *actions) Eventf(_, _ runtime.Object, _, _, action, _ string, _ ...any) {
-	*a = append(*a, action)
+func (a *actions) Eventf(about, _ runtime.Object, _, _, action, _ string, _ ...any) {
+	*a = append(*a, action+about.(*infrav1.ScalewayAppleSiliconMachine).ResourceVersion)
 }
 
 // Of events that differ in their notes alone the API keeps the first: two converges that did
 // different things are two events, and one that fails in the same way again is counted.
 func TestConvergesAreToldApart(t *testing.T) {
 	var seen actions
-	tell := (&machines{recorder: &seen}).tellOfConverge(&infrav1.ScalewayAppleSiliconMachine{})
+	m := &infrav1.ScalewayAppleSiliconMachine{}
+	tell := func(r document.Report) {
+		m.ResourceVersion += "1" // its status is written between two
+		(&machines{recorder: &seen}).tellOfConverge(m)(r)
+	}
 	for _, name := range []string{"power", "sshd", "power", strings.Repeat("n", 200)} {
 		tell(document.Report{Steps: []document.StepReport{{Name: name, Outcome: document.Changed}}})
 	}

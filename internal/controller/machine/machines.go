@@ -205,7 +205,8 @@ func (p *machines) event(m *infrav1.ScalewayAppleSiliconMachine, kind, reason, n
 // tellOfConverge tells people, on the Machine, what a converge did to its Mac; of one that found
 // all as it should be, nothing.
 func (p *machines) tellOfConverge(m *infrav1.ScalewayAppleSiliconMachine) func(document.Report) {
-	m = m.DeepCopy() // reconciles go on meanwhile
+	m = m.DeepCopy()       // reconciles go on meanwhile
+	m.ResourceVersion = "" // events about two versions of an object are never counted as one
 	return func(report document.Report) {
 		did, failed := machine.Converged(report)
 		if did == "" {
