@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	soakFlag     = flag.Duration("soak", time.Hour, "how long TestSoak keeps a fleet busy, on the vendor's clock")
-	soakSeedFlag = flag.Uint64("soak-seed", 1, "the seed of what happens to it")
+	soakFlag        = flag.Duration("soak", time.Hour, "how long TestSoak keeps a fleet busy, on the vendor's clock")
+	soakSeedFlag    = flag.Uint64("soak-seed", 1, "the seed of what happens to it")
 	soakFiguresFlag = flag.String("soak-figures", "", "folder for what it measured, soak.json")
 	// picturesFlag takes the program of -alerts, whose time goes as fast as the vendor's.
 	picturesFlag = flag.String("soak-pictures", "", "folder for pictures of the chart's dashboards over that time")

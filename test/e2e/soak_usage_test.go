@@ -45,8 +45,8 @@ type happened struct {
 
 // usage is measured with each return to rest.
 type usage struct {
-	f        *fleet
-	token    string
+	f      *fleet
+	token  string
 	report *figure.Report
 	// Happened and Looks are the report's details, which the picture is drawn of.
 	Happened []happened `json:"happened"`
