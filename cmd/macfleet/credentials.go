@@ -33,9 +33,10 @@ func newPoolCredentials() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "credentials",
 		Short: "Give the manager the vendor's key anew",
-		Long: "Takes the key from " + accessKeyVariable + " and " + secretKeyVariable + ", where both are set, else asks for it, without an echo of the\n" +
-			"secret half; in a pipe it reads two lines, the access key first. The secret half is in no argument, and nothing\nprints it.",
-		Example: "  macfleet pool credentials\n  pass scaleway/macfleet | macfleet pool credentials --yes",
+		Long: "Takes the key from " + accessKeyVariable + " and " + secretKeyVariable + ", where both are set, also before a\n" +
+			"pipe; else asks for it, without an echo of the secret half; in a pipe it reads two lines, the access key first.\n" +
+			"It says which it took. The secret half is in no argument, and nothing prints it.",
+		Example: "  macfleet pool credentials\n  pass scaleway/macfleet | env -u " + accessKeyVariable + " macfleet pool credentials --yes",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			key, err := vendorKey(cmd.Context(), os.Getenv, cmd.InOrStdin(), terminal{})
@@ -77,7 +78,7 @@ func (d *doer) managersNamespace(ctx context.Context, c client.Client) (string, 
 
 // vendorKey is what was given: by the environment, a person, or a pipe.
 func vendorKey(ctx context.Context, env func(string) string, in io.Reader, ask asker) (act.VendorKey, error) {
-	key := act.VendorKey{AccessKey: env(accessKeyVariable), SecretKey: env(secretKeyVariable)}
+	key := act.VendorKey{AccessKey: env(accessKeyVariable), SecretKey: env(secretKeyVariable), From: accessKeyVariable + " and " + secretKeyVariable + " of the environment"}
 	var err error
 	if key.AccessKey == "" || key.SecretKey == "" {
 		if file, is := in.(*os.File); is && term.IsTerminal(int(file.Fd())) {
@@ -102,7 +103,7 @@ func askVendorKey(ctx context.Context, ask asker) (key act.VendorKey, err error)
 		return act.VendorKey{}, err
 	}
 	key.SecretKey, err = ask.hidden(ctx, "Secret key (it is not shown): ")
-	key.SecretKey = strings.TrimSpace(key.SecretKey)
+	key.SecretKey, key.From = strings.TrimSpace(key.SecretKey), "what was typed"
 	return key, err
 }
 
@@ -115,5 +116,6 @@ func readVendorKey(in io.Reader) (key act.VendorKey, err error) {
 		}
 		*into = strings.TrimSpace(lines.Text())
 	}
+	key.From = "what was piped"
 	return key, lines.Err()
 }

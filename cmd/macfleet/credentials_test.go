@@ -40,12 +40,13 @@ func TestWhereTheVendorsKeyComesFrom(t *testing.T) {
 		env   map[string]string
 		piped string
 		want  string
+		from  string
 		says  string
 	}{
-		"the environment":          {env: map[string]string{accessKeyVariable: anAccessKey, secretKeyVariable: aSecretKey}, piped: other + "\n" + aSecretKey, want: anAccessKey},
-		"half of it there":         {env: map[string]string{accessKeyVariable: anAccessKey}, piped: other + "\n" + aSecretKey + "\n", want: other},
-		"a pipe":                   {piped: other + "\r\n" + aSecretKey, want: other},
-		"a person":                 {want: anAccessKey},
+		"the environment":          {env: map[string]string{accessKeyVariable: anAccessKey, secretKeyVariable: aSecretKey}, piped: other + "\n" + aSecretKey, want: anAccessKey, from: "SCW_ACCESS_KEY and SCW_SECRET_KEY of the environment"},
+		"half of it there":         {env: map[string]string{accessKeyVariable: anAccessKey}, piped: other + "\n" + aSecretKey + "\n", want: other, from: "what was piped"},
+		"a pipe":                   {piped: other + "\r\n" + aSecretKey, want: other, from: "what was piped"},
+		"a person":                 {want: anAccessKey, from: "what was typed"},
 		"an empty pipe":            {piped: "\x00", says: "no key was given"},
 		"the halves changed":       {piped: aSecretKey + "\n" + other, says: "the access key is not SCW"},
 		"a secret key that is cut": {piped: other + "\n" + aSecretKey[1:], says: "the secret key is not a UUID: nothing was sent"},
@@ -61,8 +62,8 @@ func TestWhereTheVendorsKeyComesFrom(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || key.AccessKey != c.want || key.SecretKey != aSecretKey {
-			t.Errorf("%s: %s, %v", name, key.AccessKey, err)
+		if err != nil || key.AccessKey != c.want || key.SecretKey != aSecretKey || key.From != c.from {
+			t.Errorf("%s: %s from %q, %v", name, key.AccessKey, key.From, err)
 		}
 	}
 }

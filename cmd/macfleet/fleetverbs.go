@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/act"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/fleetsecret"
@@ -70,12 +73,12 @@ func fleetVerb(use, short, long string, before func() error, recipe func(act.Fle
 
 // fleet reads a fleet with its Secrets. Without sight of the Machines nobody can tell who needs these.
 func (d *doer) fleet(ctx context.Context, c client.Client, name string) (act.Fleet, error) {
-	kinds := []snapshot.Kind{snapshot.Machines, snapshot.CoreMachines, snapshot.Fleets, snapshot.Hosts, snapshot.Zones}
+	kinds := []snapshot.Kind{snapshot.Machines, snapshot.CoreMachines, snapshot.Fleets, snapshot.Clusters, snapshot.Hosts, snapshot.Zones}
 	s, err := snapshot.Load(ctx, c, d.cluster.Chosen(), kinds...)
 	if err != nil {
 		return act.Fleet{}, err
 	}
-	for _, kind := range kinds[:3] {
+	for _, kind := range kinds[:4] {
 		if why := s.Lacks(kind); why != "" {
 			return act.Fleet{}, fmt.Errorf("whose keys these are cannot be told: %s: %s", kind, why)
 		}
@@ -95,16 +98,30 @@ func (d *doer) fleet(ctx context.Context, c client.Client, name string) (act.Fle
 	return f, nil
 }
 
-// fillFleet finds what a fleet has, and what leaves its namespace.
+// fillFleet finds what a fleet has, what leaves its namespace, and what the manager counts
+// beside that before it takes a fleet for gone.
 func fillFleet(f *act.Fleet, s *snapshot.Snapshot) {
 	for i := range s.Machines {
-		if m := &s.Machines[i]; m.Namespace == f.Namespace && fleetOf(s, m) == f.Name {
+		switch m := &s.Machines[i]; {
+		case m.Namespace != f.Namespace:
+		case fleetOf(s, m) == f.Name:
 			f.Machines = append(f.Machines, m)
+		case slices.Contains([]string{m.Labels[infrav1.FleetLabel], m.Labels[clusterv1.MachineDeploymentNameLabel], m.Labels[clusterv1.ClusterNameLabel]}, f.Name):
+			f.Others = append(f.Others, "Machine "+m.Name)
 		}
 	}
 	for i := range s.Fleets {
-		if md := &s.Fleets[i]; md.Namespace == f.Namespace && md.Name == f.Name {
+		switch md := &s.Fleets[i]; {
+		case md.Namespace != f.Namespace:
+		case md.Name == f.Name || md.Spec.Template.Labels[infrav1.FleetLabel] == f.Name:
 			f.Deployments = append(f.Deployments, md)
+		case md.Spec.Template.Labels[infrav1.FleetLabel] == "":
+			f.Unlabelled = append(f.Unlabelled, md.Name)
+		}
+	}
+	for i := range s.Clusters {
+		if c := &s.Clusters[i]; c.Namespace == f.Namespace && c.Name == f.Name {
+			f.Others = append(f.Others, "Cluster "+c.Name)
 		}
 	}
 	for i := range s.Hosts {

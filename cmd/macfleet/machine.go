@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -269,15 +267,13 @@ func fleetOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) strin
 
 // readLogin reads the fleet's keys, and who they log in as.
 func readLogin(ctx context.Context, c client.Client, m *infrav1.ScalewayAppleSiliconMachine, fleet string) ([]ssh.Signer, string, error) {
-	secret, name := &corev1.Secret{}, fleet+fleetkey.SecretSuffix
-	err := c.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name}, secret)
-	switch {
-	case apierrors.IsForbidden(err):
-		return nil, "", fmt.Errorf("you may not read the Secret %s/%s with the fleet's key: ask for the right to get it", m.Namespace, name)
-	case apierrors.IsNotFound(err):
-		return nil, "", fmt.Errorf("the Secret %s/%s with the fleet's key is not there", m.Namespace, name)
-	case err != nil:
-		return nil, "", fmt.Errorf("reading the fleet's key: %w", err)
+	name := client.ObjectKey{Namespace: m.Namespace, Name: fleet + fleetkey.SecretSuffix}
+	secret, err := readSecret(ctx, c, name)
+	if err != nil {
+		return nil, "", err
+	}
+	if secret == nil {
+		return nil, "", fmt.Errorf("the Secret %s with the fleet's key is not there", name)
 	}
 	keys, err := fleetkey.Read(secret)
 	if err != nil {

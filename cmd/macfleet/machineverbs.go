@@ -73,9 +73,8 @@ func newRestartAgent() *cobra.Command {
 }
 
 func newMachineCheck() *cobra.Command {
-	cmd := machineRecipe("check", "Have the manager look now what was changed on a Machine's Mac behind its back",
-		"It looks every six hours by itself.", func() planner { return act.CheckNow{} })
-	return cmd
+	return machineRecipe("check", "Have the manager look now what was changed on a Machine's Mac behind its back",
+		"It looks every six hours by itself, or as often as manager.driftCheckInterval of the chart says; where that is\n0 it never looks, and this comes to nothing.", func() planner { return act.CheckNow{} })
 }
 
 func newMachinePause(use string, resume bool) *cobra.Command {
@@ -83,13 +82,11 @@ func newMachinePause(use string, resume bool) *cobra.Command {
 	if resume {
 		short = "Let a Machine go on that is paused"
 	}
-	cmd := machineRecipe(use, short, "A paused Machine has no turn in a rollout, nothing on its Mac is mended, and no health check goes a step\nfurther. Guests run on, and deleting the Machine still releases its Mac.",
+	return machineRecipe(use, short, "A paused Machine has no turn in a rollout, nothing on its Mac is mended, and no health check goes a step\nfurther. Guests run on, and deleting the Machine still releases its Mac.",
 		func() planner { return act.PauseMachine{Resume: resume} })
-	return cmd
 }
 
 func newRemediate() *cobra.Command {
-	cmd := machineRecipe("remediate", "Have a health check give a Machine up at once: another Mac takes its place",
+	return machineRecipe("remediate", "Have a health check give a Machine up at once: another Mac takes its place",
 		"It takes a health check that looks at the Machine and acts now.", func() planner { return act.Remediate{} }, snapshot.HealthChecks)
-	return cmd
 }

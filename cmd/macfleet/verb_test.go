@@ -201,6 +201,7 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"a serial number":              {args: "host accept-serial " + stranded, code: exitUsage, errs: "--serial"},
 		"an unknown Mac's":             {args: "host accept-serial " + stranded + " --serial C02 --yes", code: exitFailed, errs: "was never recorded"},
 		"a fleet without a key":        {args: "fleet ssh-key replace macfleet-builders --yes", codes: map[string]int{"macfleet-builders-ssh": 404}, code: exitFailed, errs: "has no Secret macfleet-builders-ssh"},
+		"no fleet's Secret":            {args: "fleet ssh-key replace deploy --yes", code: exitFailed, errs: "no Machine and no MachineDeployment is of fleet macfleet-system/deploy, whose Secret would be deploy-ssh"},
 		"keys that may not be read":    {args: "fleet ssh-key finish macfleet-builders", codes: map[string]int{"macfleet-builders-ssh": 403}, code: exitFailed, errs: "you may not read the Secret macfleet-system/macfleet-builders-ssh"},
 		"a fleet's Machines unseen":    {args: "fleet retire macfleet-builders", codes: map[string]int{"machines": 403}, code: exitFailed, errs: "whose keys these are cannot be told"},
 		"a Cluster that is none":       {args: "cluster pause nosuch --yes", code: exitFailed, errs: "there is no cluster nosuch"},

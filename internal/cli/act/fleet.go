@@ -1,11 +1,11 @@
 package act
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/scaleway/scaleway-sdk-go/validation"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,6 +23,10 @@ type Fleet struct {
 	Machines     []*infrav1.ScalewayAppleSiliconMachine
 	// Deployments are the MachineDeployments that make its Machines.
 	Deployments []*clusterv1.MachineDeployment
+	// Others are what the manager keeps its key at the vendor for beside these, by kind and name.
+	Others []string
+	// Unlabelled are MachineDeployments of which their template alone may say that they are of it.
+	Unlabelled []string
 	// Leaving are the hosts of its namespace that are being released.
 	Leaving []string
 }
@@ -31,11 +35,29 @@ func (f Fleet) name() string { return f.Namespace + "/" + f.Name }
 
 // keys are those in its Secret, the one in use first, and what it says of them.
 func (f Fleet) keys() ([]fleetkey.Signer, error) {
-	if f.SSH == nil {
-		return nil, fmt.Errorf("fleet %s has no Secret %s with an SSH key: is that its name? Its key is made by its first Machine", f.name(), f.Name+fleetkey.SecretSuffix)
+	switch secret := f.Name + fleetkey.SecretSuffix; {
+	case len(f.Machines)+len(f.Deployments) == 0:
+		return nil, fmt.Errorf("no Machine and no MachineDeployment is of fleet %s, whose Secret would be %s: is that its name?", f.name(), secret)
+	case f.SSH == nil:
+		return nil, fmt.Errorf("fleet %s has no Secret %s with an SSH key: is that its name? Its key is made by its first Machine", f.name(), secret)
 	}
 	return fleetkey.Read(f.SSH)
 }
+
+// macs are its Machines that have a Mac, or are to have one that is known.
+func (f Fleet) macs() []*infrav1.ScalewayAppleSiliconMachine {
+	return slices.DeleteFunc(slices.Clone(f.Machines), func(m *infrav1.ScalewayAppleSiliconMachine) bool { return m.Spec.HostRef == nil })
+}
+
+// marked: one of its Secrets bears the label that the manager gives to those of fleets.
+func (f Fleet) marked() bool {
+	return slices.ContainsFunc([]*corev1.Secret{f.SSH, f.Signing}, func(secret *corev1.Secret) bool {
+		return secret != nil && secret.Labels[clusterv1.ClusterNameLabel] != ""
+	})
+}
+
+// unchecked is how Macs take another key where none is looked at.
+const unchecked = "where manager.driftCheckInterval is 0 that never happens by itself, but with a rollout, or by macfleet machine restart-agent"
 
 func fingerprint(key fleetkey.Signer) string { return fleetkey.Fingerprint(key.Public()) }
 
@@ -57,7 +79,8 @@ func (a ReplaceKey) Plan(f Fleet) (Plan, error) {
 	var p Plan
 	p.say("fleet %s gets a new SSH key, %s", f.name(), fleetkey.Fingerprint(string(a.Public)))
 	p.say("the one that it has, %s, stays beside it until you end that: the manager offers both, and leaves both on its Macs", fingerprint(keys[0]))
-	p.say("its Macs (%d) take the new one in their turns, within about six hours; the first push registers it with the vendor", len(f.Machines))
+	p.say("its Macs (%d) take the new one in their turns, within about six hours; the first push registers it with the vendor", len(f.macs()))
+	p.say(unchecked)
 	p.say("Macs of the pool that were installed before that know the old one alone")
 	p.secret(f.SSH, map[string]any{"data": map[string]any{
 		fleetkey.KeyPrivate: a.Private, fleetkey.KeyPublic: a.Public, fleetkey.KeyPrevious: keys[0].Private,
@@ -77,22 +100,29 @@ func (FinishKey) Plan(f Fleet) (Plan, error) {
 	if len(keys) < 2 {
 		return Plan{}, fmt.Errorf("the SSH key of fleet %s is not being replaced: it is %s alone", f.name(), fingerprint(keys[0]))
 	}
-	var behind []string
-	for _, m := range f.Machines {
-		if m.Spec.ProviderID != "" && m.Status.Applied.SSHKey != fingerprint(keys[0]) {
-			behind = append(behind, m.Name)
-		}
-	}
+	behind := slices.DeleteFunc(f.macs(), func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		return m.Status.Applied.SSHKey == fingerprint(keys[0])
+	})
 	if len(behind) > 0 {
-		return Plan{}, fmt.Errorf("Macs of fleet %s do not have the new SSH key yet (%d): %s: nobody would reach them any more. To have one take it now: macfleet machine restart-agent %s -n %s",
-			f.name(), len(behind), named(behind), behind[0], f.Namespace)
+		return Plan{}, fmt.Errorf("Macs of fleet %s do not have the new SSH key yet (%d): %s: nobody would reach them any more. %s",
+			f.name(), len(behind), named(namesOf(behind)), takesIt(behind))
 	}
 	var p Plan
-	p.say("the SSH key of fleet %s is %s alone: all of its Macs (%d) have it", f.name(), fingerprint(keys[0]), len(f.Machines))
+	p.say("the SSH key of fleet %s is %s alone: all of its Macs (%d) have it", f.name(), fingerprint(keys[0]), len(f.macs()))
 	p.say("the one before, %s, is taken off them in their turns, and goes at the vendor an hour later", fingerprint(keys[1]))
+	p.say(unchecked)
 	p.say("Macs of the pool that were installed before the new one was registered are reached by nobody when they are claimed: reinstall them first")
 	p.secret(f.SSH, map[string]any{"data": map[string]any{fleetkey.KeyPrevious: nil}})
 	return p, nil
+}
+
+// takesIt says how Macs come by the new key.
+func takesIt(behind []*infrav1.ScalewayAppleSiliconMachine) string {
+	node := slices.IndexFunc(behind, func(m *infrav1.ScalewayAppleSiliconMachine) bool { return m.Spec.ProviderID != "" })
+	if node < 0 {
+		return "They are no nodes yet, and have it when they are"
+	}
+	return fmt.Sprintf("To have one take it now: macfleet machine restart-agent %s -n %s", behind[node].Name, behind[node].Namespace)
 }
 
 // Retire deletes the Secrets of a fleet that is gone.
@@ -100,16 +130,22 @@ type Retire struct{}
 
 // Plan is for a fleet without Machines.
 func (Retire) Plan(f Fleet) (Plan, error) {
+	replicas := func(d *clusterv1.MachineDeployment) int { return int(ptr.Deref(d.Spec.Replicas, 0)) }
+	wants := slices.IndexFunc(f.Deployments, func(d *clusterv1.MachineDeployment) bool { return replicas(d) > 0 })
 	switch {
 	case f.SSH == nil && f.Signing == nil:
 		return Plan{}, fmt.Errorf("fleet %s has no Secrets: is that its name? Else it is retired already", f.name())
-	case len(f.Deployments) > 0 && ptr.Deref(f.Deployments[0].Spec.Replicas, 0) > 0:
+	case wants >= 0:
 		return Plan{}, fmt.Errorf("fleet %s wants %s: scale it to 0 first, with kubectl -n %s scale machinedeployment %s --replicas=0, and wait until they are wiped",
-			f.name(), show.Count(int(ptr.Deref(f.Deployments[0].Spec.Replicas, 0)), "Mac"), f.Namespace, f.Deployments[0].Name)
+			f.name(), show.Count(replicas(f.Deployments[wants]), "Mac"), f.Namespace, f.Deployments[wants].Name)
 	case len(f.Machines) > 0:
 		return Plan{}, fmt.Errorf("fleet %s has Machines still, whose Macs nobody would reach (%d): %s: wait until they are gone: macfleet machines -n %s", f.name(), len(f.Machines), named(namesOf(f.Machines)), f.Namespace)
 	case len(f.Deployments) > 0:
 		return Plan{}, fmt.Errorf("fleet %s has its MachineDeployment %s still, which may make Machines: take the fleet out of the values of its release, or delete that first", f.name(), f.Deployments[0].Name)
+	case len(f.Others) > 0:
+		return Plan{}, fmt.Errorf("what may have Macs of fleet %s is there still, and the manager keeps its SSH key at the vendor for it (%d): %s: wait until it is gone", f.name(), len(f.Others), named(f.Others))
+	case !f.marked():
+		return Plan{}, fmt.Errorf("no Secret of fleet %s bears the label %s, as those of fleets do: is that its name? Where it is: kubectl -n %s delete secret %s", f.name(), clusterv1.ClusterNameLabel, f.Namespace, f.Name+fleetkey.SecretSuffix)
 	}
 	var p Plan
 	for _, secret := range []*corev1.Secret{f.SSH, f.Signing} {
@@ -121,6 +157,9 @@ func (Retire) Plan(f Fleet) (Plan, error) {
 	p.say("an hour later the manager takes the fleet's SSH key away at the vendor")
 	if len(f.Leaving) > 0 {
 		p.say("that waits for hosts of the namespace that are being wiped (%d): %s", len(f.Leaving), named(f.Leaving))
+	}
+	if len(f.Unlabelled) > 0 {
+		p.say("not looked at: whether the template of another MachineDeployment names the fleet in spec.fleetName, for which the key would stay, too (%d): %s", len(f.Unlabelled), named(f.Unlabelled))
 	}
 	return p, nil
 }
@@ -140,13 +179,14 @@ const lastApplied = corev1.LastAppliedConfigAnnotation
 // VendorKey gives the manager another key of the vendor's.
 type VendorKey struct {
 	AccessKey, SecretKey string
+	// From is where it was taken from.
+	From string
 }
 
 // The keys of the Secret with the vendor's credentials.
 const (
 	accessKeyName = "SCW_ACCESS_KEY"
 	secretKeyName = "SCW_SECRET_KEY"
-	projectIDName = "SCW_DEFAULT_PROJECT_ID"
 )
 
 // Plan is for the Secret that holds it.
@@ -161,9 +201,13 @@ func (a VendorKey) Plan(secret *corev1.Secret) (Plan, error) {
 	if same && !copied {
 		return Plan{}, fmt.Errorf("the Secret %s holds that very key already", name)
 	}
+	if !validation.IsAccessKey(was) {
+		was = "one that is none" // where the halves were swapped it is the secret one
+	}
 	var p Plan
 	p.say("the manager speaks to the vendor with access key %s in place of %s, from the Secret %s; it is not started anew", a.AccessKey, was, name)
-	p.say("the project stays %s: a key of another one is refused", cmp.Or(strings.TrimSpace(string(secret.Data[projectIDName])), "the same"))
+	p.say("the new key is from %s", a.From)
+	p.say("the project stays as it is: a key of another one is refused")
 	p.say("whether the vendor takes it is shown within a minute: macfleet status")
 	patch := map[string]any{"data": map[string]any{accessKeyName: []byte(a.AccessKey), secretKeyName: []byte(a.SecretKey)}}
 	if copied {

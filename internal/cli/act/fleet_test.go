@@ -25,6 +25,12 @@ import (
 	"github.com/macfleet/macfleet/internal/fleetsecret"
 )
 
+// The vendor's key that is in use.
+const (
+	oldAccessKey = "SCWAAAAAAAAAAAAAAAAA"
+	oldSecretKey = "11111111-2222-4333-8444-555555555555"
+)
+
 func newKey(t *testing.T) (private, public []byte) {
 	t.Helper()
 	private, public, err := fleetsecret.NewKey("test")
@@ -45,8 +51,10 @@ func keyed(t *testing.T) (Fleet, []byte) {
 	f := Fleet{Namespace: clitest.Namespace, Name: clitest.Builders, Leaving: []string{"h-7"}}
 	f.SSH = secretOf(clitest.Builders+"-ssh", map[string][]byte{fleetkey.KeyPrivate: private, fleetkey.KeyPublic: public})
 	f.Signing = secretOf(clitest.Builders+"-agent-signing", nil)
+	f.Signing.Labels = map[string]string{clusterv1.ClusterNameLabel: "macfleet"}
 	for i := range 2 {
 		m := clitest.Machine(i+1, "Running")
+		m.Spec.HostRef = &infrav1.HostReference{Name: "h"}
 		m.Spec.ProviderID, m.Status.Applied.SSHKey = "id", fleetkey.Fingerprint(string(public))
 		f.Machines = append(f.Machines, &m)
 	}
@@ -87,7 +95,17 @@ func TestAFleetsKeyIsReplaced(t *testing.T) {
 	if _, err := (FinishKey{}).Plan(f); err == nil || !strings.Contains(err.Error(), "do not have the new SSH key yet (1): "+f.Machines[1].Name) {
 		t.Errorf("finished too early: %v", err)
 	}
+	f.Machines[1].Spec.ProviderID = "" // its Mac is claimed, and may know the old key alone
+	if _, err := (FinishKey{}).Plan(f); err == nil || !strings.Contains(err.Error(), "(1): "+f.Machines[1].Name) || strings.Contains(err.Error(), "restart-agent") {
+		t.Errorf("finished before a claimed Mac was set up: %v", err)
+	}
+	waits := clitest.Machine(3, "Pending")
+	waits.Spec.HostRef = nil
+	f.Machines = append(f.Machines, &waits)
 	f.Machines[1].Status.Applied.SSHKey = f.Machines[0].Status.Applied.SSHKey
+	if plan, err := (FinishKey{}).Plan(f); err != nil || !strings.Contains(plan.Says[0], "all of its Macs (2) have it") {
+		t.Errorf("with a Machine that has no Mac: %q, %v", plan.Says, err)
+	}
 	run(FinishKey{}.Plan(f))
 	if keys, err := fleetkey.Read(f.SSH); err != nil || len(keys) != 1 || keys[0].Public() != strings.TrimSpace(string(public)) {
 		t.Errorf("the Secret has %v: %v", keys, err)
@@ -98,17 +116,21 @@ func TestAFleetsKeyIsReplaced(t *testing.T) {
 func TestNoPlanShowsAKey(t *testing.T) {
 	f, _ := keyed(t)
 	private, public := newKey(t)
-	vendor := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte("SCWOLD"), secretKeyName: []byte("old-secret")})
+	vendor := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte(oldAccessKey), secretKeyName: []byte(oldSecretKey)})
+	swapped := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte(oldSecretKey), secretKeyName: []byte(oldAccessKey)})
+	turned := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte(oldAccessKey), "SCW_DEFAULT_PROJECT_ID": []byte(oldSecretKey)})
 	for name, planned := range map[string]func() (Plan, error){
 		"replace":     func() (Plan, error) { return ReplaceKey{private, public}.Plan(f) },
-		"credentials": func() (Plan, error) { return VendorKey{"SCWNEW", "new-secret"}.Plan(vendor) },
+		"credentials": func() (Plan, error) { return VendorKey{AccessKey: "SCWNEW", SecretKey: "new-secret"}.Plan(vendor) },
+		"swapped":     func() (Plan, error) { return VendorKey{AccessKey: "SCWNEW", SecretKey: "new-secret"}.Plan(swapped) },
+		"the project": func() (Plan, error) { return VendorKey{AccessKey: "SCWNEW", SecretKey: "new-secret"}.Plan(turned) },
 	} {
 		plan, err := planned()
 		if err != nil {
 			t.Fatal(err)
 		}
 		shown := strings.Join(plan.Lines(), "\n") + plan.Steps[0].did()
-		for _, secret := range []string{"PRIVATE", string(private), "new-secret", "old-secret", "data"} {
+		for _, secret := range []string{"PRIVATE", string(private), "new-secret", oldSecretKey, "data"} {
 			if strings.Contains(shown, secret) {
 				t.Errorf("%s shows %q: %s", name, secret, shown)
 			}
@@ -148,8 +170,25 @@ func TestPlansForFleets(t *testing.T) {
 		retire("with Macs", func(f *Fleet) { f.Deployments = []*clusterv1.MachineDeployment{wanted} })
 		retire("with Machines that go", func(f *Fleet) { f.Deployments = []*clusterv1.MachineDeployment{deployment} })
 		retire("scaled to 0", func(f *Fleet) { f.Deployments, f.Machines = []*clusterv1.MachineDeployment{deployment}, nil })
-		retire("gone", func(f *Fleet) { f.Machines = nil })
+		retire("of a Cluster's name", func(f *Fleet) { f.Machines, f.Others = nil, []string{"Cluster macfleet-builders"} })
+		retire("two make it", func(f *Fleet) {
+			f.Machines, f.Deployments = nil, []*clusterv1.MachineDeployment{deployment, wanted}
+		})
+		retire("a name beside another's Secret", func(f *Fleet) { f.Machines, f.Signing = nil, nil })
+		retire("gone", func(f *Fleet) { f.Machines, f.Unlabelled = nil, []string{"testers"} })
 		retire("its name mistyped", func(f *Fleet) { f.Machines, f.SSH, f.Signing = nil, nil, nil })
+
+		f, public := keyed(t)
+		plan, err := ReplaceKey{f.SSH.Data[fleetkey.KeyPrivate], public}.Plan(f)
+		for i := range plan.Says[:2] {
+			plan.Says[i] = strings.ReplaceAll(plan.Says[i], fleetkey.Fingerprint(string(public)), "KEY")
+		}
+		show("ssh-key replace", plan, err)
+		f.Machines = nil
+		_, err = ReplaceKey{}.Plan(f)
+		show("ssh-key replace, another's Secret", Plan{}, err)
+		_, err = FinishKey{}.Plan(f)
+		show("ssh-key finish, another's Secret", Plan{}, err)
 
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "macfleet", ResourceVersion: "3"}}
 		running, leaving := clitest.Machine(1, "Running"), clitest.Machine(2, "Deleting")
@@ -178,8 +217,8 @@ func TestPlansForFleets(t *testing.T) {
 				fmt.Fprintf(out, "  PATCH %T %s\n", step.Object, body)
 			}
 		}
-		vendor := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte("SCWOLD"), secretKeyName: []byte("s"), "SCW_DEFAULT_PROJECT_ID": []byte("p")})
-		plan, err := VendorKey{"SCWNEW", "n"}.Plan(vendor)
+		vendor := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte(oldAccessKey), secretKeyName: []byte("s"), "SCW_DEFAULT_PROJECT_ID": []byte("p")})
+		plan, err = VendorKey{AccessKey: "SCWNEW", SecretKey: "n", From: "what was piped"}.Plan(vendor)
 		show("pool credentials", plan, err)
 		return nil
 	})
@@ -187,11 +226,11 @@ func TestPlansForFleets(t *testing.T) {
 
 // The copy that kubectl apply left of an earlier key goes with it; a key that is there already is none anew.
 func TestTheVendorsKey(t *testing.T) {
-	vendor := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte("SCWOLD"), secretKeyName: []byte("s\n")})
-	if _, err := (VendorKey{"SCWOLD", "s"}).Plan(vendor); err == nil || !strings.Contains(err.Error(), "holds that very key already") {
+	vendor := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte(oldAccessKey), secretKeyName: []byte("s\n")})
+	if _, err := (VendorKey{AccessKey: oldAccessKey, SecretKey: "s"}).Plan(vendor); err == nil || !strings.Contains(err.Error(), "holds that very key already") {
 		t.Errorf("the same: %v", err)
 	}
-	if _, err := (VendorKey{"SCWNEW", "n"}).Plan(secretOf("another", nil)); err == nil || !strings.Contains(err.Error(), "--secret") {
+	if _, err := (VendorKey{AccessKey: "SCWNEW", SecretKey: "n", From: "what was piped"}).Plan(secretOf("another", nil)); err == nil || !strings.Contains(err.Error(), "--secret") {
 		t.Errorf("another Secret: %v", err)
 	}
 	vendor.Annotations, vendor.ResourceVersion = map[string]string{lastApplied: "{}", "a": "b"}, ""
@@ -199,7 +238,7 @@ func TestTheVendorsKey(t *testing.T) {
 	if err := c.Create(t.Context(), vendor); err != nil {
 		t.Fatal(err)
 	}
-	plan, err := VendorKey{"SCWOLD", "s"}.Plan(vendor)
+	plan, err := VendorKey{AccessKey: oldAccessKey, SecretKey: "s"}.Plan(vendor)
 	if err == nil {
 		_, err = plan.run(t.Context(), c, false)
 	}

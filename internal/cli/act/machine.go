@@ -18,6 +18,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/machine"
 )
 
 // OfMachine finds what a Machine has.
@@ -71,8 +72,8 @@ func (m Mac) paused() string {
 // works says why nothing can be done on the Mac of a Machine now.
 func (m Mac) works() error {
 	switch name := m.Machine.Name; {
-	case !m.Machine.DeletionTimestamp.IsZero():
-		return fmt.Errorf("Machine %s is being deleted: macfleet explain machine %s", m.owner(), name)
+	case (machine.Snapshot{Machine: m.Machine, Owner: m.Core, Cluster: m.Cluster}).Leaving():
+		return fmt.Errorf("Machine %s is being deleted, or its Cluster is: macfleet explain machine %s", m.owner(), name)
 	case m.Machine.Spec.HostRef == nil:
 		return fmt.Errorf("Machine %s has no Mac: macfleet explain machine %s", m.owner(), name)
 	case m.Machine.Spec.ProviderID == "":
@@ -133,6 +134,7 @@ func (CheckNow) Plan(m Mac) (Plan, error) {
 	var p Plan
 	p.say("the manager looks, by SSH, what was changed on the Mac of Machine %s, once it is at the revision that its profile asks for; that changes nothing", m.owner())
 	p.say("what it finds is in the condition UpToDate, and mended in the Mac's turn")
+	p.say("where manager.driftCheckInterval is 0 it looks at no Mac, and this comes to nothing")
 	p.Steps = append(p.Steps, Step{Object: m.Machine, Patch: map[string]any{"status": map[string]any{"drift": map[string]any{"checkedAt": longAgo}}}, Status: true})
 	return p, nil
 }

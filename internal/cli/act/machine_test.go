@@ -87,6 +87,9 @@ func TestWhatIsInTheWayOfAMachinesVerb(t *testing.T) {
 		"restart, hosts unseen":       {"restart-agent", func(s *snapshot.Snapshot) { s.Hosts = nil }, ""},
 		"remediate, hosts unseen":     {"remediate", func(s *snapshot.Snapshot) { s.Hosts = nil }, ""},
 		"restart, being deleted":      {"restart-agent", func(s *snapshot.Snapshot) { s.Machines[0].DeletionTimestamp = &now }, "is being deleted"},
+		"restart, core's goes":        {"restart-agent", func(s *snapshot.Snapshot) { s.CoreMachines[0].DeletionTimestamp = &now }, "is being deleted"},
+		"check, core's goes":          {"check", func(s *snapshot.Snapshot) { s.CoreMachines[0].DeletionTimestamp = &now }, "is being deleted"},
+		"check, its Cluster goes":     {"check", func(s *snapshot.Snapshot) { s.Clusters[0].DeletionTimestamp = &now }, "or its Cluster is"},
 		"check, not Ready": {"check", func(s *snapshot.Snapshot) {
 			s.Machines[0].Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.NodeReadyCondition, metav1.ConditionFalse, "x", "", time.Hour)}
 		}, "the Node of Machine"},
