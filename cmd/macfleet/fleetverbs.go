@@ -36,7 +36,7 @@ func newReplaceKey() *cobra.Command {
 		func() (err error) {
 			replace.Private, replace.Public, err = fleetsecret.NewKey("macfleet")
 			return err
-		}, func(f act.Fleet) (act.Plan, error) { return replace.Plan(f) })
+		}, func(f act.Fleet) (act.Plan, error) { return replace.Plan(f) }) //nolint:gocritic // the key is made later
 }
 
 func newFinishKey() *cobra.Command {

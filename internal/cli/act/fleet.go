@@ -104,7 +104,7 @@ func (FinishKey) Plan(f Fleet) (Plan, error) {
 		return m.Status.Applied.SSHKey == fingerprint(keys[0])
 	})
 	if len(behind) > 0 {
-		return Plan{}, fmt.Errorf("Macs of fleet %s do not have the new SSH key yet (%d): %s: nobody would reach them any more. %s",
+		return Plan{}, fmt.Errorf("the new SSH key of fleet %s is not on all of its Macs yet, %d without it: %s: nobody would reach them any more. %s",
 			f.name(), len(behind), named(namesOf(behind)), takesIt(behind))
 	}
 	var p Plan

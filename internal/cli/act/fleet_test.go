@@ -92,11 +92,11 @@ func TestAFleetsKeyIsReplaced(t *testing.T) {
 		t.Errorf("replaced twice: %v", err)
 	}
 	f.Machines[0].Status.Applied.SSHKey = fleetkey.Fingerprint(string(public))
-	if _, err := (FinishKey{}).Plan(f); err == nil || !strings.Contains(err.Error(), "do not have the new SSH key yet (1): "+f.Machines[1].Name) {
+	if _, err := (FinishKey{}).Plan(f); err == nil || !strings.Contains(err.Error(), "is not on all of its Macs yet, 1 without it: "+f.Machines[1].Name) {
 		t.Errorf("finished too early: %v", err)
 	}
 	f.Machines[1].Spec.ProviderID = "" // its Mac is claimed, and may know the old key alone
-	if _, err := (FinishKey{}).Plan(f); err == nil || !strings.Contains(err.Error(), "(1): "+f.Machines[1].Name) || strings.Contains(err.Error(), "restart-agent") {
+	if _, err := (FinishKey{}).Plan(f); err == nil || !strings.Contains(err.Error(), "1 without it: "+f.Machines[1].Name) || strings.Contains(err.Error(), "restart-agent") {
 		t.Errorf("finished before a claimed Mac was set up: %v", err)
 	}
 	waits := clitest.Machine(3, "Pending")

@@ -73,9 +73,9 @@ func (m Mac) paused() string {
 func (m Mac) works() error {
 	switch name := m.Machine.Name; {
 	case (machine.Snapshot{Machine: m.Machine, Owner: m.Core, Cluster: m.Cluster}).Leaving():
-		return fmt.Errorf("Machine %s is being deleted, or its Cluster is: macfleet explain machine %s", m.owner(), name)
+		return fmt.Errorf("the Machine %s is being deleted, or its Cluster is: macfleet explain machine %s", m.owner(), name)
 	case m.Machine.Spec.HostRef == nil:
-		return fmt.Errorf("Machine %s has no Mac: macfleet explain machine %s", m.owner(), name)
+		return fmt.Errorf("the Machine %s has no Mac: macfleet explain machine %s", m.owner(), name)
 	case m.Machine.Spec.ProviderID == "":
 		return fmt.Errorf("the Mac of Machine %s is no node yet: it is pushed to until it is one: macfleet explain machine %s", m.owner(), name)
 	case m.paused() != "":
@@ -147,11 +147,11 @@ func (a PauseMachine) Plan(m Mac) (Plan, error) {
 	var p Plan
 	switch paused := annotations.HasPaused(m.Machine); {
 	case a.Resume && !paused:
-		return Plan{}, fmt.Errorf("Machine %s is not paused", m.owner())
+		return Plan{}, fmt.Errorf("the Machine %s is not paused", m.owner())
 	case !a.Resume && paused:
-		return Plan{}, fmt.Errorf("Machine %s is paused already", m.owner())
+		return Plan{}, fmt.Errorf("the Machine %s is paused already", m.owner())
 	case !a.Resume && !m.Machine.DeletionTimestamp.IsZero():
-		return Plan{}, fmt.Errorf("Machine %s is being deleted, which a pause does not hold up", m.owner())
+		return Plan{}, fmt.Errorf("the Machine %s is being deleted, which a pause does not hold up", m.owner())
 	case a.Resume:
 		p.say("Machine %s goes on: it takes part in rollouts, in mending and in health checks again", m.owner())
 		p.goOn(m)
@@ -171,7 +171,7 @@ type Remediate struct{}
 // Plan is for a Machine that has a Mac, and that a health check looks at.
 func (Remediate) Plan(m Mac) (Plan, error) {
 	if why := m.noRemediation(); why != "" {
-		return Plan{}, fmt.Errorf("Machine %s would not be given up: %s", m.owner(), why)
+		return Plan{}, fmt.Errorf("the Machine %s would not be given up: %s", m.owner(), why)
 	}
 	var p Plan
 	p.say("Machine %s is given up at once, without a restart and without a reboot: its Pods are drained, and its Node goes", m.owner())
