@@ -125,6 +125,7 @@ func (p *apiPage) inside(at string, field apiextensionsv1.JSONSchemaProps) {
 		p.check(at+"[]", *field.Items.Schema)
 		p.below(at+"[]", *field.Items.Schema)
 	case field.AdditionalProperties != nil && field.AdditionalProperties.Schema != nil:
+		p.check(at+".<key>", *field.AdditionalProperties.Schema)
 		p.below(at+".<key>", *field.AdditionalProperties.Schema)
 	}
 }

@@ -180,9 +180,9 @@ type schema struct {
 
 // below are the values in a value; <name> stands for any name.
 func (s schema) below() map[string]schema {
-	var any schema
-	if len(s.Additional) > 0 && s.Additional[0] == '{' && json.Unmarshal(s.Additional, &any) == nil && len(any.Properties) > 0 {
-		return map[string]schema{"<name>": any}
+	var each schema
+	if len(s.Additional) > 0 && s.Additional[0] == '{' && json.Unmarshal(s.Additional, &each) == nil && len(each.Properties) > 0 {
+		return map[string]schema{"<name>": each}
 	}
 	return s.Properties
 }

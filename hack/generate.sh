@@ -30,10 +30,10 @@ helm template macfleet $chart --namespace macfleet-system --values sandbox/world
 cat $chart/crds/*.yaml >$rendered/crds.yaml
 
 # The page of a host's phases is made from the table that the code runs.
-go test ./internal/host -run TestThePageOfPhasesIsTheTable -update >/dev/null
+go test ./internal/host -run TestThePageOfPhasesIsTheTable -update >&2
 
 # The page of the steps on a Mac is what each step says of itself.
-go test ./internal/converge -run TestThePageOfStepsIsTheList -update >/dev/null
+go test ./internal/converge -run TestThePageOfStepsIsTheList -update >&2
 
 # The pages of the reference are what flags, commands, CRDs and values say of themselves.
-go test ./charts ./cmd/macfleet ./cmd/manager -run 'TestThePageOf(TheCLI|TheManager|TheAPI|Values)Is' -pages >/dev/null
+go test ./charts ./cmd/macfleet ./cmd/manager -run 'TestThePageOf(TheCLI|TheManager|TheAPI|Values)Is' -pages >&2

@@ -2,6 +2,7 @@ package accept
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -48,24 +49,34 @@ func rootLooksAndMeet(ctx context.Context, t *trial) error {
 	if err := looks(rootLooks)(ctx, t); err != nil {
 		return err
 	}
-	began, refused := t.Now(), false
-	for try := 0; try < meetings && !refused; try++ {
-		all, err := meet(ctx, t)
-		if err != nil {
-			return err
-		}
-		for _, l := range all {
-			if l.exit != 0 && !l.busy() {
-				return fmt.Errorf("loading rules beside each other: exit %d: %s", l.exit, strings.Join(t.hide.lines(l.complaints), "; "))
-			}
-		}
-		refused = slices.ContainsFunc(all, loaded.busy)
+	began := t.Now()
+	refused, err := refusedAsBusy(ctx, t)
+	err = errors.Join(err, t.orders(ctx, run{line: "pfctl -a " + anchor + " -F rules"}.shellLine(true))) // uninstall knows no anchor of a run
+	if err != nil {
+		return err
 	}
 	t.add(Row{
 		ID: "pf-meet", Asked: "Is a load of rules refused as busy that meets another one of the same anchor?", Question: "R3",
 		Seen: []string{yesNo(refused)}, Seconds: t.Now().Sub(began).Seconds(),
 	})
-	return t.orders(ctx, run{line: "pfctl -a " + anchor + " -F rules"}.shellLine(true))
+	return nil
+}
+
+// refusedAsBusy has loads meet until one is refused, some times at most.
+func refusedAsBusy(ctx context.Context, t *trial) (refused bool, err error) {
+	for try := 0; try < meetings && !refused; try++ {
+		all, err := meet(ctx, t)
+		if err != nil {
+			return false, err
+		}
+		for _, l := range all {
+			if l.exit != 0 && !l.busy() {
+				return false, fmt.Errorf("loading rules beside each other: exit %d: %s", l.exit, strings.Join(t.hide.lines(l.complaints), "; "))
+			}
+		}
+		refused = slices.ContainsFunc(all, loaded.busy)
+	}
+	return refused, nil
 }
 
 // meet begins several loads of the trial's anchor, and gives all their rules at once.

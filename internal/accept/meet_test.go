@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 func TestARefusedLoadIsBusyWhereThePacketFilterSaysSo(t *testing.T) {
@@ -23,18 +24,21 @@ func TestARefusedLoadIsBusyWhereThePacketFilterSaysSo(t *testing.T) {
 }
 
 func TestHeldInputComesOnceItIsReleased(t *testing.T) {
-	released, read := make(chan struct{}), make(chan string)
-	go func() {
-		text, _ := io.ReadAll(heldInput{released, strings.NewReader("rules")})
-		read <- string(text)
-	}()
-	select {
-	case got := <-read:
-		t.Fatalf("%q came before it was released", got)
-	default:
-	}
-	close(released)
-	if got := <-read; got != "rules" {
-		t.Errorf("%q came", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		released, read := make(chan struct{}), make(chan string, 1)
+		go func() {
+			text, _ := io.ReadAll(heldInput{released, strings.NewReader("rules")})
+			read <- string(text)
+		}()
+		synctest.Wait()
+		select {
+		case got := <-read:
+			t.Fatalf("%q came before it was released", got)
+		default:
+		}
+		close(released)
+		if got := <-read; got != "rules" {
+			t.Errorf("%q came", got)
+		}
+	})
 }

@@ -16,9 +16,9 @@ import (
 
 // faultSources say in code which faults the sandbox can bring about.
 var faultSources = []struct {
-	path []string
-	name *regexp.Regexp
-	most int // that there are fewer is a broken search
+	path  []string
+	name  *regexp.Regexp
+	least int // that there are fewer is a broken search
 }{
 	{[]string{"cmd", "macfleet", "fault.go"}, regexp.MustCompile(`Var\(&\w+(?:\.\w+)?, "([a-z]+)"`), 10},
 	{[]string{"sandbox", "scaleway", "garbage.go"}, regexp.MustCompile(`Garbage\w+ += "([a-z-]+)"`), 6},
@@ -48,8 +48,8 @@ func sandboxFaults(t *testing.T) []string {
 	}
 	for _, source := range faultSources {
 		found := source.name.FindAllStringSubmatch(read(t, filepath.Join(append([]string{root}, source.path...)...)), -1)
-		if len(found) < source.most {
-			t.Errorf("%v: only %d faults found, want %d: the search is broken", source.path, len(found), source.most)
+		if len(found) < source.least {
+			t.Errorf("%v: only %d faults found, want %d: the search is broken", source.path, len(found), source.least)
 		}
 		for _, match := range found {
 			switch name := match[1]; {
@@ -116,7 +116,7 @@ func TestEachFaultSaysWhichAlertItFires(t *testing.T) {
 		if !told[fault] {
 			t.Errorf("docs/operate/observability.md does not say which alert %s fires", fault)
 		}
-		if !strings.Contains(page, "`"+fault) && !strings.Contains(page, `"`+fault+`"`) {
+		if !regexp.MustCompile("[`\"]" + regexp.QuoteMeta(fault) + "[`\" =]").MatchString(page) {
 			t.Errorf("docs/sandbox.md does not know %s", fault)
 		}
 	}
@@ -180,7 +180,7 @@ func alertDelays(t *testing.T) map[string]time.Duration {
 	delays := map[string]time.Duration{}
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
-			delay, err := time.ParseDuration(strings.TrimSpace(rule.For + "0s"))
+			delay, err := time.ParseDuration(rule.For + "0s")
 			if err != nil {
 				t.Fatalf("%s: %v", rule.Alert, err)
 			}

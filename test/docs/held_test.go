@@ -220,3 +220,22 @@ kubectl -n "$NS" delete machine <machine-name>`
 		t.Error("docs/operate/hosts.md does not have the opt-out of a broken host")
 	}
 }
+
+func TestTheTableOfVersionsIsHeld(t *testing.T) {
+	known := tests(t)
+	_, section, _ := strings.Cut(read(t, book, "install.md"), "\n## Versions beside each other\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	found := rows(section)
+	if len(found) < 8 {
+		t.Fatalf("%d rows: the search is broken", len(found))
+	}
+	for _, r := range found {
+		names := testsNamed(r.last())
+		if len(names) == 0 {
+			t.Errorf("%s: no test holds this row", r.cells[0])
+		}
+		for _, name := range missing(names, known) {
+			t.Errorf("%s: no such test: %s", r.cells[0], name)
+		}
+	}
+}

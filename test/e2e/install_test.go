@@ -32,8 +32,7 @@ import (
 func TestInstallByThePage(t *testing.T) {
 	t.Parallel()
 	parttest.Skip(t)
-	// The chart's default would have the test wait for the next inventory.
-	f := start(t, world.Options{Bare: true, ManagerArgs: []string{"--inventory-interval=2s", "--bootstrap-recover-after=20s"}})
+	f := start(t, bare())
 	w := f.newWalk()
 
 	w.registers(w.types("The fleet's SSH key"))

@@ -15,8 +15,8 @@ import (
 	"github.com/macfleet/macfleet/test/parttest"
 )
 
-// soon is how long after its Macs are Nodes helm may go on: far above the ten seconds that are
-// wanted, for a busy machine.
+// soon is how long after its Macs are Nodes helm may go on: far above the quarter of a minute
+// that it takes, for a busy machine.
 const soon = time.Minute
 
 // TestHelmInstallsAndGivesBackMacs: in a cluster that never had macfleet, helm install --wait ends

@@ -142,16 +142,17 @@ func (u *usage) checkFlat() {
 		what, unit  string
 		first, last float64
 		most        float64
+		goal        figure.Goal
 	}{
-		{"goroutines of the manager", "", float64(first.Goroutines), float64(last.Goroutines), float64(first.Goroutines)*flat + slack},
-		{"files that the manager has open", "", float64(first.Descriptors), float64(last.Descriptors), float64(first.Descriptors)*flat + slack},
-		{"processes of agents on the Macs", "", float64(first.AgentProcesses), float64(last.AgentProcesses), float64(first.AgentProcesses)},
-		{"resident memory of the manager", "MB", first.Manager, last.Manager, first.Manager * flatMemory},
-		{"resident memory of an agent, median of the Macs", "MB", first.Agent, last.Agent, first.Agent * flatMemory},
+		{"goroutines of the manager", "", float64(first.Goroutines), float64(last.Goroutines), float64(first.Goroutines)*flat + slack, figure.AtMost(float64(first.Goroutines)*flat + slack)},
+		{"files that the manager has open", "", float64(first.Descriptors), float64(last.Descriptors), float64(first.Descriptors)*flat + slack, figure.AtMost(float64(first.Descriptors)*flat + slack)},
+		{"processes of agents on the Macs", "", float64(first.AgentProcesses), float64(last.AgentProcesses), float64(first.AgentProcesses), figure.AtMostTimes(1)},
+		{"resident memory of the manager", "MB", first.Manager, last.Manager, first.Manager * flatMemory, figure.AtMostTimes(flat)},
+		{"resident memory of an agent, median of the Macs", "MB", first.Agent, last.Agent, first.Agent * flatMemory, figure.AtMostTimes(flat)},
 	} {
-		u.report.Add(figure.Beside(c.what, c.unit, figure.Of(c.last), figure.Of(c.first), figure.Sample{}, figure.AtMostTimes(flat)))
+		u.report.Add(figure.Beside(c.what, c.unit, figure.Of(c.last), figure.Of(c.first), figure.Sample{}, c.goal))
 		if c.last > c.most {
-			u.f.Errorf("%s: %.1f after %.1f hours, %.1f after %.1f", c.what, c.first, first.Hour, c.last, last.Hour)
+			u.f.Errorf("%s: %.1f after %.1f hours, %.1f after %.1f, want %.1f at most", c.what, c.first, first.Hour, c.last, last.Hour, c.most)
 		}
 	}
 }
