@@ -49,7 +49,7 @@ func clusterVerb(use, short, long string, recipe func(context.Context, client.Cl
 		Use: use + " CLUSTER", Short: short, Long: long + "\n\nCLUSTER is its whole name.",
 		Args: oneName("say which Cluster"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := d.cluster.NameOf(args[0])
+			name := d.nameOf(args[0], snapshot.Clusters)
 			return d.do(cmd, func(ctx context.Context, c client.Client) (act.Plan, error) {
 				s, err := snapshot.Load(ctx, c, d.cluster.Chosen(), append(more, snapshot.Clusters, snapshot.Machines)...)
 				if err != nil {

@@ -35,7 +35,7 @@ func explainer(use, short string, kind snapshot.Kind, aliases []string, tell fun
 			if err := v.checkOutput(); err != nil {
 				return err
 			}
-			story, err := tell(cmd.Context(), &v, v.cluster.NameOf(args[0]))
+			story, err := tell(cmd.Context(), &v, v.nameOf(args[0], kind))
 			if err != nil {
 				return err
 			}

@@ -56,7 +56,7 @@ func fleetVerb(use, short, long string, before func() error, recipe func(act.Fle
 					return err
 				}
 			}
-			name := d.cluster.NameOf(args[0])
+			name := d.nameOf(args[0], snapshot.Fleets)
 			return d.do(cmd, func(ctx context.Context, c client.Client) (act.Plan, error) {
 				f, err := d.fleet(ctx, c, name)
 				if err != nil {

@@ -33,7 +33,7 @@ func hostVerb(use, short, long string, recipe func() planner, flags func(*cobra.
 				}
 			}
 			return d.do(cmd, func(ctx context.Context, c client.Client) (act.Plan, error) {
-				mac, err := d.mac(ctx, c, args[0])
+				mac, err := d.mac(ctx, c, snapshot.WithoutKind(args[0], snapshot.Hosts))
 				if err != nil {
 					return act.Plan{}, err
 				}

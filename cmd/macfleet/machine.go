@@ -198,6 +198,7 @@ func behindPort(err error, to remote.Target) error {
 
 // target is the Mac of a Machine as its cluster records it.
 func (v *macVerb) target(ctx context.Context, name string) (remote.Target, error) {
+	name = v.nameOf(name, snapshot.Machines)
 	c, s, err := v.load(ctx, snapshot.Machines, snapshot.Hosts, snapshot.CoreMachines)
 	if err != nil {
 		return remote.Target{}, err

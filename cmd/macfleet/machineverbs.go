@@ -20,7 +20,7 @@ func machineRecipe(use, short, long string, recipe func() planner, kinds ...snap
 		Use: use + " NAME", Short: short, Long: long + "\n\nNAME is the Machine's whole name.",
 		Args: oneName("say which Machine"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := d.cluster.NameOf(args[0])
+			name := d.nameOf(args[0], snapshot.Machines)
 			return d.do(cmd, func(ctx context.Context, c client.Client) (act.Plan, error) {
 				mac, err := d.macOfMachine(ctx, c, name, kinds...)
 				if err != nil {

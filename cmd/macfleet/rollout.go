@@ -55,12 +55,13 @@ func profileVerb(cmd *cobra.Command, plan func(*infrav1.MacNodeProfile) (act.Pla
 	var d doer
 	cmd.Args = oneName("say which profile")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		name := d.nameOf(args[0], snapshot.Profiles)
 		return d.do(cmd, func(ctx context.Context, c client.Client) (act.Plan, error) {
 			s, err := snapshot.Load(ctx, c, d.cluster.Chosen(), snapshot.Profiles)
 			if err != nil {
 				return act.Plan{}, err
 			}
-			p, err := explain.FindExactly(s.Profiles, "profile", args[0])
+			p, err := explain.FindExactly(s.Profiles, "profile", name)
 			if err != nil {
 				return act.Plan{}, err
 			}

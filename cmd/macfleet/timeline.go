@@ -39,7 +39,7 @@ func newTimeline() *cobra.Command {
 			if mac {
 				more = append(more, snapshot.CoreMachines)
 			}
-			s, of, gone, err := v.loadMac(cmd.Context(), v.cluster.NameOf(args[0]), more...)
+			s, of, gone, err := v.loadMac(cmd.Context(), v.nameOf(args[0], snapshot.Hosts, snapshot.Machines), more...)
 			if err != nil {
 				return err
 			}

@@ -54,6 +54,20 @@ func (v *verb) load(ctx context.Context, kinds ...snapshot.Kind) (client.WithWat
 	return c, s, err
 }
 
+// nameOf is the name of [NAMESPACE/]NAME, or of KIND/NAME where KIND is one of the kinds. Machines
+// and Clusters of Cluster API are named as ours are.
+func (v *verb) nameOf(typed string, kinds ...snapshot.Kind) string {
+	for _, kind := range kinds {
+		switch kind {
+		case snapshot.Machines:
+			kinds = append(kinds, snapshot.CoreMachines)
+		case snapshot.Zones:
+			kinds = append(kinds, snapshot.Clusters)
+		}
+	}
+	return v.cluster.NameOf(snapshot.WithoutKind(typed, kinds...))
+}
+
 // screenOf is what the verb writes to.
 func screenOf(cmd *cobra.Command) screen.Screen { return screen.Of(cmd.OutOrStdout(), os.Getenv) }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/macfleet/macfleet/internal/cli/cluster"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
 // vncPort is where Screen Sharing of a guest listens.
@@ -63,7 +64,7 @@ func (w screens) command() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.pod = args[0]
+			s.pod = v.nameOf(args[0], snapshot.Pods)
 			if s.port < 0 || s.port > 65535 {
 				return usageError{fmt.Errorf("--port %d is not a port", s.port)}
 			}

@@ -54,6 +54,21 @@ func TestVNCShowsAndOpensTheAddress(t *testing.T) {
 	}
 }
 
+func TestVNCTakesAPodWithItsNamespaceOrKind(t *testing.T) {
+	for typed, namespace := range map[string]string{"build-7": "", "ci/build-7": "ci", "pod/build-7": ""} {
+		cmd := screens{forward: func(_ context.Context, s guestScreen, _ io.Writer, _ func(int)) error {
+			if s.pod != "build-7" || s.cluster.Chosen() != namespace {
+				t.Errorf("%s: Pod %s in %q, want build-7 in %q", typed, s.pod, s.cluster.Chosen(), namespace)
+			}
+			return nil
+		}}.command()
+		cmd.SetArgs([]string{typed})
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", typed, err)
+		}
+	}
+}
+
 // A person ends it with Ctrl-C, which is no failure; a connection that breaks is one.
 func TestVNCEnds(t *testing.T) {
 	broken := errors.New("lost connection to pod")

@@ -78,10 +78,11 @@ func (f *Flags) Config() (*rest.Config, error) {
 func (f *Flags) Chosen() string { return f.overrides.Context.Namespace }
 
 // NameOf is the name of [NAMESPACE/]NAME; its namespace is as if it had been typed with -n,
-// unless another one was: nothing has the name then.
+// unless another one was: nothing has the name then. No namespace has a dot in its name, as a
+// kind with its group does.
 func (f *Flags) NameOf(name string) string {
 	namespace, rest, both := strings.Cut(name, "/")
-	if !both || f.Chosen() != "" && f.Chosen() != namespace {
+	if !both || strings.Contains(namespace, ".") || f.Chosen() != "" && f.Chosen() != namespace {
 		return name
 	}
 	f.overrides.Context.Namespace = namespace

@@ -46,6 +46,7 @@ func TestNamesWithTheirNamespace(t *testing.T) {
 		{"", "ns/m", "m", "ns"},
 		{"-n ns", "ns/m", "m", "ns"},
 		{"-n other", "ns/m", "ns/m", "other"},
+		{"", "kind.group/m", "kind.group/m", ""},
 	} {
 		flags := parse(t, strings.Fields(c.args)...)
 		if got := flags.NameOf(c.name); got != c.want || flags.Chosen() != c.chosen {
