@@ -18,14 +18,18 @@ import (
 func newCluster() *cobra.Command {
 	cmd := group("cluster", "What to do to a whole Cluster: pause it, or have its Macs join here after a move")
 	cmd.AddCommand(
-		newPauseCluster("pause", "Do nothing for a Cluster and its Machines, until it is resumed", false),
-		newPauseCluster("resume", "Let a paused Cluster go on", true), newRejoin(),
+		newPauseCluster("pause", "Have macfleet and Cluster API leave a Cluster and its Machines alone, until it is resumed",
+			"No Mac is claimed, ordered, set up, changed, mended, remediated, rebooted or released for them, and deletions\n"+
+				"wait. Guests run on; a host whose release is recorded is wiped all the same, and a person's forced reboot is\nmade.", false),
+		newPauseCluster("resume", "Let a paused Cluster go on, with its Machines",
+			"Setup, rollouts, mending, health checks and recovery go on, and so do deletions that waited, which release\ntheir Macs.", true),
+		newRejoin(),
 	)
 	return cmd
 }
 
-func newPauseCluster(use, short string, resume bool) *cobra.Command {
-	return clusterVerb(use, short, "Guests run on meanwhile.", func(_ context.Context, _ client.Client, c act.Cluster) (act.Plan, error) {
+func newPauseCluster(use, short, long string, resume bool) *cobra.Command {
+	return clusterVerb(use, short, long, func(_ context.Context, _ client.Client, c act.Cluster) (act.Plan, error) {
 		return act.PauseCluster{Resume: resume}.Plan(c)
 	})
 }

@@ -40,8 +40,8 @@ func newReplaceKey() *cobra.Command {
 }
 
 func newFinishKey() *cobra.Command {
-	return fleetVerb("finish", "Take the SSH key before out of a fleet, once all of its Macs have the new one",
-		"Says which of them have not.", nil, act.FinishKey{}.Plan)
+	return fleetVerb("finish", "Take the previous SSH key out of a fleet, once all of its Macs have the new one",
+		"It names the Macs that do not have the new one, and stops while there are any.", nil, act.FinishKey{}.Plan)
 }
 
 // fleetVerb is a recipe for a fleet as a command. What has to be made before it is planned is made once.

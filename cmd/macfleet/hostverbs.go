@@ -123,7 +123,7 @@ func newQuarantine() *cobra.Command {
 	return hostVerb("quarantine", "Keep a Mac out of the pool, for a while or until you end it",
 		"It ends no claim: a Machine that has the Mac keeps it.",
 		func() planner { q.Now = onceNow(q.Now); return q }, func(cmd *cobra.Command) {
-			cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for people")
+			cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for people (required, except with --end)")
 			cmd.Flags().Var(span{&q.For}, "for", "for how long, such as 48h or 2d (default: until you end it)")
 			cmd.Flags().BoolVar(&q.End, "end", false, "end it")
 		})
@@ -134,7 +134,7 @@ func newMaintenance() *cobra.Command {
 	return hostVerb("maintenance", "Keep a Mac out of the pool and of recovery, until you end it",
 		"A rollout still takes the Mac in its turn, and deleting its Machine still wipes it.",
 		func() planner { return m }, func(cmd *cobra.Command) {
-			cmd.Flags().StringVar(&m.Reason, "reason", "", "why, for people")
+			cmd.Flags().StringVar(&m.Reason, "reason", "", "why, for people (required, except with --end)")
 			cmd.Flags().BoolVar(&m.End, "end", false, "end it")
 		})
 }
@@ -149,7 +149,7 @@ func newReboot() *cobra.Command {
 			}
 			return r
 		}, func(cmd *cobra.Command) {
-			cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people")
+			cmd.Flags().StringVar(&r.Reason, "reason", "", "why, for people (required, except with --cancel)")
 			cmd.Flags().StringVar(&r.ID, "id", "", "name of the request, which is made once (default: made of the time)")
 			cmd.Flags().BoolVar(&r.Force, "force", false, "also while Pods run, which die with it")
 			cmd.Flags().BoolVar(&r.Cancel, "cancel", false, "take a request back that waits")
@@ -161,7 +161,7 @@ func newAcceptSerial() *cobra.Command {
 	return hostVerb("accept-serial", "Take a host's hardware for exchanged by the vendor: name the serial number of the new Mac",
 		"Ask the vendor first. The condition of its Machine names the number that was shown, as `macfleet explain\nmachine` tells it.",
 		func() planner { return a }, func(cmd *cobra.Command) {
-			cmd.Flags().StringVar(&a.Serial, "serial", "", "serial number of the new Mac")
+			cmd.Flags().StringVar(&a.Serial, "serial", "", "serial number of the new Mac (required)")
 		})
 }
 

@@ -61,7 +61,7 @@ func machineVerbs() []*cobra.Command {
 func newRestartAgent() *cobra.Command {
 	var a act.RestartAgent
 	cmd := machineRecipe("restart-agent", "Restart the agent on a Machine's Mac; its guests live on",
-		"The manager does it by SSH, with a push of what the Machine's profile asks for now. It takes no health check.",
+		"The manager does it by SSH, with a push of what the Machine's profile asks for now. It needs no health check.",
 		func() planner {
 			if a.ID == "" {
 				a.ID = "by-hand-" + time.Now().UTC().Format("20060102t150405z")
@@ -78,15 +78,16 @@ func newMachineCheck() *cobra.Command {
 }
 
 func newMachinePause(use string, resume bool) *cobra.Command {
-	short := "Leave a Machine's Mac as it is, until it is resumed"
+	short, long := "Leave a Machine's Mac as it is, until it is resumed",
+		"A paused Machine has no turn in a rollout, nothing on its Mac is mended, and no health check goes a step\nfurther. Guests run on, and deleting the Machine still releases its Mac."
 	if resume {
-		short = "Let a Machine go on that is paused"
+		short, long = "Let a Machine go on that is paused", "It takes part in rollouts, in mending and in health checks again, and guests run on."
 	}
-	return machineRecipe(use, short, "A paused Machine has no turn in a rollout, nothing on its Mac is mended, and no health check goes a step\nfurther. Guests run on, and deleting the Machine still releases its Mac.",
+	return machineRecipe(use, short, long,
 		func() planner { return act.PauseMachine{Resume: resume} })
 }
 
 func newRemediate() *cobra.Command {
 	return machineRecipe("remediate", "Have a health check give a Machine up at once: another Mac takes its place",
-		"It takes a health check that looks at the Machine and acts now.", func() planner { return act.Remediate{} }, snapshot.HealthChecks)
+		"It needs a health check that looks at the Machine and acts now.", func() planner { return act.Remediate{} }, snapshot.HealthChecks)
 }

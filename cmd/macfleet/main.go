@@ -125,7 +125,7 @@ func newRoot() *cobra.Command {
 	root.SetHelpTemplate(helpTemplate)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newFleetStatus(), newHosts(), newMachines(), newExplain(), newTimeline(), newRollout(), newMachine(), newFleet(), newCluster(), newBoard(), newPool(), newCompletion())
-	root.AddCommand(newSandbox(), newHost(), newVNC(), newPrepare("prepare-fleet-host"), &cobra.Command{
+	root.AddCommand(newSandbox(), newHost(), newVNC(), newPrepareFleetHost(), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), version) },
 	})

@@ -71,6 +71,14 @@ func newPrepare(name string) *cobra.Command {
 	return cmd
 }
 
+// newPrepareFleetHost is prepare by its other name.
+func newPrepareFleetHost() *cobra.Command {
+	cmd := newPrepare("prepare-fleet-host")
+	cmd.Short = "The same as `macfleet host prepare`"
+	cmd.Long = "`macfleet host prepare --help` says what it does, and what its exit codes mean."
+	return cmd
+}
+
 // add adds the flags that say how to get in, and with what.
 func (f *prepareFlags) add(cmd *cobra.Command) {
 	set := cmd.Flags()

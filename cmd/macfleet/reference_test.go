@@ -14,7 +14,7 @@ import (
 )
 
 const aboutTheCommands = `
-All commands of ` + "`macfleet`" + `, which is ` + "`kubectl macfleet`" + `, too, and their flags. [The guide](../operate/cli.md) says what they are for, [which cluster and namespace](../operate/cli.md#which-cluster-which-namespace) they speak to, and what [their exit codes](../operate/cli.md#exit-codes) and [their JSON](../operate/cli.md#json) mean. Each has ` + "`--help`" + `, which prints what stands here.
+All commands of ` + "`macfleet`" + `, which is ` + "`kubectl macfleet`" + `, too, and their flags. [The guide](../operate/cli.md) says what they are for, [which cluster and namespace](../operate/cli.md#which-cluster-which-namespace) they speak to, and what [their exit codes](../operate/cli.md#exit-codes) and [their JSON](../operate/cli.md#json) mean. Each has ` + "`--help`" + `, which says the same.
 
 | command | what it does |
 |---|---|
@@ -22,7 +22,7 @@ All commands of ` + "`macfleet`" + `, which is ` + "`kubectl macfleet`" + `, too
 
 const whichCluster = "Which cluster, and as whom"
 
-// The page in the book is what the program itself prints with --help.
+// The page in the book says what the program itself says with --help.
 func TestThePageOfTheCLIIsItsHelp(t *testing.T) {
 	root := newRoot()
 	root.InitDefaultHelpCmd()

@@ -255,6 +255,33 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 	}
 }
 
+// A flag without which a verb does nothing says so in the verb's help.
+func TestHelpSaysWhichFlagsAreRequired(t *testing.T) {
+	speakTo(t, &fleetServer{})
+	for verb, c := range map[string]struct{ flag, says string }{
+		"host quarantine":    {"--reason", "(required, except with --end)"},
+		"host maintenance":   {"--reason", "(required, except with --end)"},
+		"host reboot":        {"--reason", "(required, except with --cancel)"},
+		"host accept-serial": {"--serial", "(required)"},
+		"host prepare":       {"--host", "(required)"},
+		"prepare-fleet-host": {"--host", "(required)"},
+	} {
+		var help, errs bytes.Buffer
+		args := strings.Fields(verb)
+		run(t.Context(), append(args, "--help"), &help, &errs)
+		line := slices.IndexFunc(strings.Split(help.String(), "\n"), func(line string) bool {
+			return strings.Contains(line, c.flag+" string") && strings.HasSuffix(line, c.says)
+		})
+		if !strings.HasPrefix(verb, "prepare") && verb != "host prepare" {
+			args = append(args, stranded)
+		}
+		code := run(t.Context(), args, io.Discard, &errs)
+		if line < 0 || code != exitUsage || !strings.Contains(errs.String(), c.flag) {
+			t.Errorf("%s without %s ends with %d: %s\nIts help does not say %q of it:\n%s", verb, c.flag, code, &errs, c.says, &help)
+		}
+	}
+}
+
 // What status says to type can be typed as it stands, whatever namespace the context has.
 func TestTheStoryThatStatusNames(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -88,7 +88,7 @@ func (a ReplaceKey) Plan(f Fleet) (Plan, error) {
 	return p, nil
 }
 
-// FinishKey takes the key before out of a fleet's Secret.
+// FinishKey takes the previous key out of a fleet's Secret.
 type FinishKey struct{}
 
 // Plan is for a fleet whose Macs all have the new key.
