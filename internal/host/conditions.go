@@ -182,7 +182,7 @@ func wiped(h *Host, seen Observation) metav1.Condition {
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && wipe.Repeats > mostRepeats && failedTwice(h):
 		c.Reason = infrav1.ReasonReinstallFailed
 		c.Message = "the vendor showed the server in error after its reinstall, which was asked for twice; one that is seen to end well still counts"
-	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && wipe.Repeats > mostRepeats:
+	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && wipe.Repeats > mostRepeats && Quarantined(h, seen.Now): // else it is asked for anew
 		c.Reason, c.Message = infrav1.ReasonWipeTimedOut, "the reinstall was not seen to end in time, twice; a late end still counts"
 	case wipe.RequestedAt != nil && wipe.ObservedAt == nil && h.Status.Server.Status == string(cloud.StatusError):
 		c.Reason = infrav1.ReasonReinstallFailed

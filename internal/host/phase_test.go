@@ -62,7 +62,7 @@ func TestPhaseAndConditions(t *testing.T) {
 		"failed twice, set free":     {pooled(wiping, repeats(2), status(cloud.StatusError)), host.Observation{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonReinstallFailed},
 		"timed out twice, fails now": {pooled(wiping, repeats(2), failedTwice, timedOutTwice), host.Observation{}, infrav1.HostQuarantined, infrav1.ReasonQuarantined, infrav1.ReasonWipeTimedOut},
 		"timed out twice":            {pooled(wiping, repeats(2), quarantined(0)), host.Observation{}, infrav1.HostQuarantined, infrav1.ReasonQuarantined, infrav1.ReasonWipeTimedOut},
-		"that quarantine taken off":  {pooled(wiping, repeats(2)), host.Observation{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonWipeTimedOut},
+		"that quarantine taken off":  {pooled(wiping, repeats(2)), host.Observation{}, infrav1.HostWiping, host.ReasonWiping, infrav1.ReasonReinstalling},
 		"a wipe that is refused":     {pooled(released), host.Observation{WipeRejected: true, Refusal: "no"}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonWipeRejected},
 		"handed over":                {pooled(claimed, inSync, staged, handedOver), host.Observation{OwnerGone: true}, infrav1.HostHandedOver, infrav1.ReasonHandedOver, infrav1.ReasonNotWiped},
 		"handed over and released":   {pooled(released, handedOver), host.Observation{}, infrav1.HostReleasing, host.ReasonWiping, infrav1.ReasonNotWiped},

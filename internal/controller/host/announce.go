@@ -20,7 +20,8 @@ const (
 
 // announcing is the vendor as one Reconcile asks it: each call that is to change the host's
 // server leaves an event on the Host with what was asked and how it ended. What comes of a
-// call is for the next reading, and has events of its own. Readings leave none.
+// call is for the next reading, and has events of its own. Readings leave none. A call that was
+// taken is an event of its own each time.
 type announcing struct {
 	cloud.Cloud
 	scope *scope
@@ -38,7 +39,9 @@ func (a announcing) told(call, asked, answer string, err error) {
 		kind, reason, answer = corev1.EventTypeWarning, eventRefused, "refused: "+cloud.Said(err)
 	}
 	about := a.scope.host.DeepCopy()
-	about.ResourceVersion = "" // events about two versions of an object are never counted as one
+	if err != nil { // what is refused is asked again; of two versions of an object no events are counted as one
+		about.ResourceVersion = ""
+	}
 	a.scope.recorder.Eventf(about, nil, kind, reason, host.Bounded(call+" "+asked, host.MostAction), "%s", host.Bounded(asked+": "+answer, host.MostNote))
 }
 

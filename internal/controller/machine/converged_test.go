@@ -21,7 +21,7 @@ func (a *actions) Eventf(about, _ runtime.Object, _, _, action, _ string, _ ...a
 }
 
 // Of events that differ in their notes alone the API keeps the first: two converges that did
-// different things are two events, and one that fails in the same way again is counted.
+// different things are two events, and one that fails in the same way again is counted; each that did something is one of its own.
 func TestConvergesAreToldApart(t *testing.T) {
 	var seen actions
 	m := &infrav1.ScalewayAppleSiliconMachine{}
@@ -29,11 +29,14 @@ func TestConvergesAreToldApart(t *testing.T) {
 		m.ResourceVersion += "1" // its status is written between two
 		(&machines{recorder: &seen}).tellOfConverge(m)(r)
 	}
-	for _, name := range []string{"power", "sshd", "power", strings.Repeat("n", 200)} {
-		tell(document.Report{Steps: []document.StepReport{{Name: name, Outcome: document.Changed}}})
+	for _, name := range []string{"power", "sshd", "power", strings.Repeat("n", 100)} {
+		tell(document.Report{Steps: []document.StepReport{{Name: name, Outcome: document.Failed, Class: document.Wait}}})
 	}
 	tell(document.Report{Steps: []document.StepReport{{Name: "power", Outcome: document.Unchanged}}})
-	if len(seen) != 4 || seen[0] == seen[1] || seen[0] != seen[2] || len(seen[3]) > host.MostAction {
+	for range 2 {
+		tell(document.Report{Steps: []document.StepReport{{Name: "power", Outcome: document.Changed}}})
+	}
+	if len(seen) != 6 || seen[0] == seen[1] || seen[0] != seen[2] || len(seen[3]) > host.MostAction || seen[4] == seen[5] {
 		t.Errorf("%q", seen)
 	}
 }

@@ -205,8 +205,7 @@ func (p *machines) event(m *infrav1.ScalewayAppleSiliconMachine, kind, reason, n
 // tellOfConverge tells people, on the Machine, what a converge did to its Mac; of one that found
 // all as it should be, nothing.
 func (p *machines) tellOfConverge(m *infrav1.ScalewayAppleSiliconMachine) func(document.Report) {
-	m = m.DeepCopy()       // reconciles go on meanwhile
-	m.ResourceVersion = "" // events about two versions of an object are never counted as one
+	m = m.DeepCopy() // reconciles go on meanwhile
 	return func(report document.Report) {
 		did, failed := machine.Converged(report)
 		if did == "" {
@@ -215,6 +214,9 @@ func (p *machines) tellOfConverge(m *infrav1.ScalewayAppleSiliconMachine) func(d
 		kind := corev1.EventTypeNormal
 		if failed {
 			kind = corev1.EventTypeWarning
+		}
+		if _, again := report.FailedStep(); again { // of two versions of an object no events are counted as one
+			m.ResourceVersion = ""
 		}
 		// Of events with another note alone the API keeps the first: what was done is part of the action.
 		p.recorder.Eventf(m, nil, kind, eventConverged, host.Bounded("Converge "+did, host.MostAction), "%s", did)
