@@ -24,11 +24,15 @@ func ClusterKinds() []snapshot.Kind {
 // are, and its control plane.
 func Cluster(s *snapshot.Snapshot, book reasons.Book, zone *infrav1.ScalewayAppleSiliconCluster) Story {
 	t := newTeller(s, book, "cluster", zone)
+	of := clusterOf(s, zone)
+	if t.names["CLUSTER"] = show.ClusterName(zone); of != nil {
+		t.names["CLUSTER"] = of.Name
+	}
 	t.clusterIs(zone)
 	t.noManager(zone.Namespace)
 	t.conditions("", zone.Status.Conditions)
-	if of := clusterOf(s, zone); of != nil {
-		t.pauses("", of.Name, zone)
+	if of != nil {
+		t.pauses(of.Name, zone, fmt.Sprintf("kubectl -n %s annotate sasc %s %s-", zone.Namespace, zone.Name, clusterv1.PausedAnnotation))
 		for i := range s.ControlPlanes {
 			if plane := &s.ControlPlanes[i]; plane.Namespace == of.Namespace && plane.Name == of.Spec.ControlPlaneRef.Name {
 				t.unwell("controlplane "+plane.Name, plane.Status.Conditions)
@@ -41,6 +45,7 @@ func Cluster(s *snapshot.Snapshot, book reasons.Book, zone *infrav1.ScalewayAppl
 // ControlPlane tells the story of an ExternalControlPlane.
 func ControlPlane(s *snapshot.Snapshot, book reasons.Book, plane *controlplanev1.ExternalControlPlane) Story {
 	t := newTeller(s, book, "controlplane", plane)
+	t.names["CLUSTER"] = show.ClusterName(plane)
 	t.is("the control plane whose nodes the Macs of a Cluster are; macfleet runs none")
 	t.noManager(plane.Namespace)
 	t.conditions("", plane.Status.Conditions)

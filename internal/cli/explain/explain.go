@@ -6,6 +6,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
@@ -102,7 +104,7 @@ func page(link string) string { return bookSite + path.Join("operate", link) }
 
 // named puts names in the places that the book leaves for them.
 func (t *teller) named(command string) string {
-	for _, place := range []string{"NS", "HOST", "MACHINE", "PROFILE", "POD"} {
+	for _, place := range []string{"NS", "CLUSTER", "HOST", "MACHINE", "PROFILE", "POD"} {
 		name := cmp.Or(t.names[place], place)
 		command = strings.ReplaceAll(strings.ReplaceAll(command, `"$`+place+`"`, name), "$"+place, name)
 	}
@@ -172,24 +174,31 @@ func (t *teller) zones(namespace string) {
 		if namespace != "" && zone.Namespace != namespace {
 			continue
 		}
-		t.unwell("cluster "+zone.Name, zone.Status.Conditions)
+		t.unwellOf("cluster", zone, zone.Status.Conditions)
 	}
 	for i := range t.s.ControlPlanes {
 		plane := &t.s.ControlPlanes[i]
 		if plane.Namespace == namespace {
-			t.unwell("controlplane "+plane.Name, plane.Status.Conditions)
+			t.unwellOf("controlplane", plane, plane.Status.Conditions)
 		}
 	}
 }
 
-// pauses takes up what keeps macfleet's hands off.
-func (t *teller) pauses(about, cluster string, object metav1.Object) {
-	const annotation = "cluster.x-k8s.io/paused"
+// unwellOf is unwell of what belongs to a Cluster, which commands name.
+func (t *teller) unwellOf(kind string, object metav1.Object, conditions []metav1.Condition) {
+	names := maps.Clone(t.names)
+	t.names["NS"], t.names["CLUSTER"] = object.GetNamespace(), show.ClusterName(object)
+	t.unwell(kind+" "+object.GetName(), conditions)
+	t.names = names
+}
+
+// pauses takes up what keeps macfleet's hands off; resume ends the object's own annotation.
+func (t *teller) pauses(cluster string, object metav1.Object, resume string) {
+	const annotation = clusterv1.PausedAnnotation
 	if _, paused := object.GetAnnotations()[annotation]; paused {
 		t.add(Point{
-			About: about, Reason: infrav1.PausedCondition, Means: "its annotation " + annotation + " keeps every controller away",
-			Next: "nothing, until somebody acts", You: "take the annotation off when you are done",
-			Commands: []string{fmt.Sprintf("kubectl -n %s annotate machine,samm %s %s-", object.GetNamespace(), object.GetName(), annotation)},
+			Reason: infrav1.PausedCondition, Means: "its annotation " + annotation + " keeps every controller away",
+			Next: "nothing, until somebody acts", You: "take the annotation off when you are done", Commands: []string{resume},
 		}, reasons.Entry{})
 	}
 	for i := range t.s.Clusters {

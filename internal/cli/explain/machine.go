@@ -51,7 +51,7 @@ func Machine(s *snapshot.Snapshot, book reasons.Book, m *infrav1.ScalewayAppleSi
 	}
 	t.machineIs(m)
 	t.machine("", m)
-	t.pauses("", m.Labels[clusterv1.ClusterNameLabel], m)
+	t.pauses(m.Labels[clusterv1.ClusterNameLabel], m, fmt.Sprintf("macfleet machine resume %s -n %s", m.Name, m.Namespace))
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		if h.Name != hostNameOf(m) {

@@ -1,10 +1,12 @@
 package show
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
@@ -29,6 +31,12 @@ func zoneFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		}
 	}
 	return found
+}
+
+// ClusterName is the Cluster that an object belongs to: Cluster API labels what it names. One
+// without the label bears the Cluster's name mostly.
+func ClusterName(object metav1.Object) string {
+	return cmp.Or(object.GetLabels()[clusterv1.ClusterNameLabel], object.GetName())
 }
 
 // Unwell are the conditions that are not as on a good day, without those that repeat another,
