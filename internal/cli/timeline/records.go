@@ -25,7 +25,7 @@ func hostRecord(h *infrav1.ScalewayAppleSiliconHost) []Entry {
 		micro("host", "a list lacked its server", h.Status.MissingSince, ""),
 	}
 	if release := h.Spec.Release; release != nil {
-		entries = append(entries, micro("host", "its release was recorded", &release.RequestedAt, fmt.Sprintf("%s, by %s", release.Policy, release.Origin)))
+		entries = append(entries, micro("host", "its release was recorded", &release.RequestedAt, strings.TrimSuffix(fmt.Sprintf("%s, by %s", release.Policy, release.Origin), ", by ")))
 	}
 	if order := h.Spec.Order; order != nil {
 		entries = append(entries, micro("host", "its server was ordered", order.AttemptedAt, order.Type+" in "+order.Zone))

@@ -57,6 +57,19 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// A release that no origin is recorded of is nobody's.
+func TestWhoseReleaseIsOnRecord(t *testing.T) {
+	for origin, want := range map[infrav1.ReleaseOrigin]string{"": "Recycle", infrav1.OriginReclaim: "Recycle, by Reclaim"} {
+		h := &clitest.Fleet().Hosts[3]
+		h.Spec.Release = &infrav1.Release{RequestedAt: metav1.NewMicroTime(clitest.Now()), Policy: infrav1.Recycle, Origin: origin}
+		entries := hostRecord(h)
+		at := slices.IndexFunc(entries, func(e Entry) bool { return e.What == "its release was recorded" })
+		if at < 0 || entries[at].Says != want {
+			t.Errorf("of the origin %q: %+v, want %q", origin, entries, want)
+		}
+	}
+}
+
 // A host that nobody has, and a Machine that has none, have a past, too.
 func TestTimelineOfHalves(t *testing.T) {
 	s := clitest.Fleet()
