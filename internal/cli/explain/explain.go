@@ -84,7 +84,7 @@ func (t *teller) is(format string, values ...any) {
 
 // add takes up a point, and what the book has on it.
 func (t *teller) add(p Point, entry reasons.Entry) {
-	p.Means = cmp.Or(p.Means, entry.Means)
+	p.Means = cmp.Or(p.Means, withoutStatus(entry.Means))
 	p.Next = cmp.Or(p.Next, entry.Next)
 	p.You = cmp.Or(p.You, t.named(entry.You))
 	if entry.Page != "" {
@@ -98,17 +98,26 @@ func (t *teller) add(p Point, entry reasons.Entry) {
 	t.story.Points = append(t.story.Points, p)
 }
 
+// withoutStatus is a meaning without the condition's status before it, by which the book tells
+// its rows apart.
+func withoutStatus(means string) string {
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+		means = strings.TrimPrefix(means, string(status)+": ")
+	}
+	return means
+}
+
 // page is where a page of the book is read, by its link from the folder operate. One that leads
 // out of the folder is shown as the address that it leads to.
 func page(link string) string { return bookSite + path.Join("operate", link) }
 
 // named puts names in the places that the book leaves for them.
 func (t *teller) named(command string) string {
+	names := map[string]string{}
 	for _, place := range []string{"NS", "CLUSTER", "HOST", "MACHINE", "PROFILE", "POD"} {
-		name := cmp.Or(t.names[place], place)
-		command = strings.ReplaceAll(strings.ReplaceAll(command, `"$`+place+`"`, name), "$"+place, name)
+		names[place] = cmp.Or(t.names[place], place)
 	}
-	return command
+	return reasons.Named(command, names)
 }
 
 // condition takes up a condition; of are the ones that Ready may repeat.

@@ -89,6 +89,8 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 		t.is("wiped once before it is used, since nothing tells of its past (pool.trustUnseen is false); no Machine has it")
 	case claim.Namespace == host.NoNamespace:
 		t.is("claimed by its own adoption, which no Machine is behind")
+	case t.isGone(claim):
+		t.is("claimed by Machine %s/%s, which is gone", claim.Namespace, claim.Name)
 	default:
 		t.is("claimed by Machine %s/%s", claim.Namespace, claim.Name)
 	}
@@ -107,6 +109,16 @@ func (t *teller) hostIs(h *infrav1.ScalewayAppleSiliconHost) {
 		}
 		t.is("claims of it came to nothing %s%s", show.Count(int(n), "time"), last)
 	}
+}
+
+// isGone: that no Machine of a claim's name is in the snapshot says so only where it would be.
+func (t *teller) isGone(claim *infrav1.ClaimReference) bool {
+	if t.s.Lacks(snapshot.Machines) != "" || t.s.Namespace != "" && t.s.Namespace != claim.Namespace {
+		return false
+	}
+	return !slices.ContainsFunc(t.s.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool {
+		return m.Namespace == claim.Namespace && m.Name == claim.Name
+	})
 }
 
 // hostPhase takes up where in its life the host is.

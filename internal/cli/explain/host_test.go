@@ -208,3 +208,26 @@ func TestNothingSaysOtherwise(t *testing.T) {
 		}
 	}
 }
+
+// Whose Machine is not to be seen is not called gone.
+func TestTheMachineOfAClaimIsGone(t *testing.T) {
+	for told, c := range map[string]struct {
+		host   int
+		change func(*snapshot.Snapshot)
+		gone   bool
+	}{
+		"no Machine of its name": {3, func(*snapshot.Snapshot) {}, true},
+		"there is one":           {0, func(*snapshot.Snapshot) {}, false},
+		"Machines can't be read": {3, func(s *snapshot.Snapshot) {
+			s.Missing = []snapshot.Missing{{Kind: snapshot.Machines, Why: "you may not"}}
+		}, false},
+		"another namespace's alone": {3, func(s *snapshot.Snapshot) { s.Namespace = "ci" }, false},
+	} {
+		s := clitest.Fleet()
+		c.change(s)
+		is := strings.Join(Host(s, reasons.Read(), &s.Hosts[c.host]).Is, "\n")
+		if !strings.Contains(is, "claimed by Machine "+clitest.Namespace) || strings.Contains(is, ", which is gone") != c.gone {
+			t.Errorf("%s: it is %s", told, is)
+		}
+	}
+}

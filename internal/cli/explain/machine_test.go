@@ -82,7 +82,7 @@ func TestANodeThatIsNotHeardOf(t *testing.T) {
 			told = append(told, p)
 		}
 	}
-	if len(told) != 1 || told[0].Condition != "Ready" || !strings.HasPrefix(told[0].Means, "Unknown: Kubernetes") || !strings.HasPrefix(told[0].Next, "nothing, until somebody acts: no health check") {
+	if len(told) != 1 || told[0].Condition != "Ready" || !strings.HasPrefix(told[0].Means, "Kubernetes says so") || !strings.HasPrefix(told[0].Next, "nothing, until somebody acts: no health check") {
 		t.Errorf("tells %+v", told)
 	}
 }

@@ -103,6 +103,14 @@ func commandsIn(cell string) []string {
 	return commands
 }
 
+// Named puts names in the places that the book leaves for them, as $HOST.
+func Named(text string, names map[string]string) string {
+	for place, name := range names {
+		text = strings.ReplaceAll(strings.ReplaceAll(text, `"$`+place+`"`, name), "$"+place, name)
+	}
+	return text
+}
+
 var link = regexp.MustCompile(`\[([^]]*)\]\(([^)]*)\)`)
 
 // linksIn are the pages that a cell links to, as they are called below operate.
@@ -124,7 +132,12 @@ var quotedCommand = regexp.MustCompile("\\s*[:,(]?\\s*`(?:macfleet|kubectl) [^`]
 // prose is a cell without its commands.
 func prose(cell string) string { return plain(quotedCommand.ReplaceAllString(cell, "")) }
 
+// linkedTail is a link at the end of a sentence that says all without it: where to read on is
+// shown beside the prose, too.
+var linkedTail = regexp.MustCompile(`: \[[^]]*\]\([^)]*\)([.;]|$)`)
+
 // plain is a cell as people read it.
 func plain(cell string) string {
+	cell = linkedTail.ReplaceAllString(cell, "$1")
 	return strings.ReplaceAll(link.ReplaceAllString(cell, "$1"), "`", "")
 }

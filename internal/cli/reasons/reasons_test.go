@@ -65,6 +65,31 @@ func TestTheBookIsRead(t *testing.T) {
 	}
 }
 
+// Where to read on is shown beside a text: a link that only ends its sentence is no part of it.
+func TestNoTextEndsInTheNameOfAPage(t *testing.T) {
+	for cell, want := range map[string]string{
+		"delete it: [the storm guard](hosts.md#x)":                "delete it",
+		"delete it (`kubectl delete x`): [the guard](hosts.md#x)": "delete it",
+		"ask: [the guard](hosts.md#x). Else wait":                 "ask. Else wait",
+		"when it stays, [add Macs](hosts.md#x)":                   "when it stays, add Macs",
+		"this one: [have it join](hosts.md#x), which ends guests": "this one: have it join, which ends guests",
+	} {
+		if got := prose(cell); got != want {
+			t.Errorf("%s: %q, want %q", cell, got, want)
+		}
+	}
+	book := Read()
+	for _, c := range []struct{ condition, reason, you string }{
+		{"DestructionHeld", "StormGuard", "look for the one cause; to go on with one Mac at once, delete its Machine"},
+		{"Available", "Retiring", "nothing waits for it"},
+		{"HostClaimed", "NoAvailableHost", "when it stays, add Macs, or ask for less"},
+	} {
+		if e, _ := book.Find(c.reason, c.condition); e.You != c.you {
+			t.Errorf("%s: %q, want %q", c.reason, e.You, c.you)
+		}
+	}
+}
+
 // A row has the commands of a section that it links to, where it quotes none: they must not
 // give a Mac back to the vendor for what a wipe mends.
 func TestOnlyARowThatSaysSoGivesAMacBack(t *testing.T) {
