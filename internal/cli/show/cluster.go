@@ -19,6 +19,9 @@ func zoneFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		conditions := s.Zones[i].Status.Conditions
 		for _, c := range Unwell(conditions) {
 			f := finding{of("cluster", &s.Zones[i], c), book.Asks(c.Reason, c.Type)}
+			if f.person {
+				f.Command = oneCommand(book, conditions, clusterNames(&s.Zones[i]))
+			}
 			if WaitsForKey(conditions, c) {
 				f.Message += "; it ends when the API key works"
 			}
@@ -26,8 +29,13 @@ func zoneFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		}
 	}
 	for i := range s.ControlPlanes {
-		for _, c := range Unwell(s.ControlPlanes[i].Status.Conditions) {
-			found = append(found, finding{of("controlplane", &s.ControlPlanes[i], c), book.Asks(c.Reason, c.Type)})
+		conditions := s.ControlPlanes[i].Status.Conditions
+		for _, c := range Unwell(conditions) {
+			f := finding{of("controlplane", &s.ControlPlanes[i], c), book.Asks(c.Reason, c.Type)}
+			if f.person {
+				f.Command = oneCommand(book, conditions, clusterNames(&s.ControlPlanes[i]))
+			}
+			found = append(found, f)
 		}
 	}
 	return found

@@ -108,7 +108,7 @@ func (s Status) waits(title string, items []Item, mood screen.Mood) func(io.Writ
 }
 
 // manyCommands are shown; of more the rest is counted.
-const manyCommands = 3
+const manyCommands = 4
 
 // commands are what can be typed for these items, on lines that are never cut: they are
 // copied. One that helps with all of its kind is there once, and for no more.

@@ -231,7 +231,11 @@ func hostFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		kept := meta.FindStatusCondition(h.Status.Conditions, infrav1.KeptOutCondition)
 		switch {
 		case kept != nil && kept.Status == metav1.ConditionTrue:
-			found = append(found, finding{of("host", h, *kept), !KeptOutEnds(h)})
+			f := finding{of("host", h, *kept), !KeptOutEnds(h)}
+			if f.person {
+				f.Command = oneCommand(book, h.Status.Conditions, map[string]string{"HOST": h.Name})
+			}
+			found = append(found, f)
 		case host.ReleaseHeld(h):
 			f := finding{of("host", h, *meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)), true}
 			f.Command = "macfleet explain host " + h.Name
