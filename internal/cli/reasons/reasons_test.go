@@ -90,6 +90,15 @@ func TestNoTextEndsInTheNameOfAPage(t *testing.T) {
 	}
 }
 
+// Who has no Mac may ask for fewer, by a command that is there to be copied.
+func TestNoMacIsFreeSaysHowToAskForLess(t *testing.T) {
+	_, section, _ := strings.Cut(operate.Hosts, "\n## No Mac is free\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !strings.Contains(section, "scale machinedeployment FLEET --replicas=N") {
+		t.Error("docs/operate/hosts.md#no-mac-is-free names no command to ask for less")
+	}
+}
+
 // A row has the commands of a section that it links to, where it quotes none: they must not
 // give a Mac back to the vendor for what a wipe mends.
 func TestOnlyARowThatSaysSoGivesAMacBack(t *testing.T) {
