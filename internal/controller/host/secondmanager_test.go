@@ -137,3 +137,42 @@ func TestWhatOthersWroteHidesNoMissingServer(t *testing.T) {
 		t.Error("the first list that lacks the server is not told")
 	}
 }
+
+// Two releases in one cluster each have a sweep: a stray goes to the one whose manager it is, and
+// what is claimed from another namespace is left to the one there.
+func TestTheSweepTakesBackForItsOwnNamespace(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace string
+		claimed   bool
+		taken     bool
+	}{
+		"nobody's, the first's":  {"fleet", false, true},
+		"nobody's, the second's": {"other", false, true},
+		"nobody's, no Cluster":   {"third", false, false},
+		"its own":                {"fleet", true, true},
+		"another's":              {"other", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, s := strays(t, claimedPrefix+"m")
+			w.must(w.client.Create(w.ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "c"}}))
+			w.must(w.client.Create(w.ctx, &infrav1.ScalewayAppleSiliconCluster{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "infra", Labels: map[string]string{clusterv1.ClusterNameLabel: "c"}},
+				Spec:       infrav1.ScalewayAppleSiliconClusterSpec{Zones: []string{zone}},
+			}))
+			if c.claimed {
+				h := w.stray(0)
+				h.Spec.ClaimRef = &infrav1.ClaimReference{Namespace: "fleet", Name: claimedPrefix + "m", UID: "u", Cluster: "c", Token: "t"}
+				w.must(w.client.Update(w.ctx, h))
+				w.settle(1)
+			}
+			s.Namespace = c.namespace
+			w.twice(s)
+			if taken := w.taken(1) != nil; taken != c.taken {
+				t.Errorf("taken back: %t", taken)
+			}
+			if claim := w.stray(0).Spec.ClaimRef; c.taken && claim.Namespace != c.namespace {
+				t.Errorf("released for %s", claim.Namespace)
+			}
+		})
+	}
+}
