@@ -7,8 +7,8 @@
 //
 // What arrives over SSH runs for real in a POSIX shell over the commands of
 // package shims; launchd jobs are real processes. A darwin/arm64 program runs
-// as its Linux twin, registered by the SHA-256 of the darwin file, where sudo
-// or launchd would execute it and its signature lets them; what codesign made
+// as its Linux twin, registered by the SHA-256 of the darwin file, where sudo,
+// env or launchd would execute it and its signature lets them; what codesign made
 // of it runs as the same twin. What is not modelled ends with 127 or 64 and is
 // listed by Unmodelled.
 //

@@ -19,6 +19,9 @@ import (
 
 func main() {
 	fmt.Println(runtime.GOOS, os.Getuid(), os.Args)
+	if said := os.Getenv("SAID"); said != "" {
+		fmt.Println(said)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "run" {
 		os.WriteFile("/Users/m1/proof", []byte(fmt.Sprint(os.Getuid())), 0o644)
 		select {}
@@ -56,6 +59,9 @@ func TestDarwinProgramsRunAsTheirTwins(t *testing.T) {
 	b.grant()
 	if got := b.sh("mkdir -p .stage; cat >.stage/agent && chmod 0700 .stage/agent && sudo -n .stage/agent a b", string(darwin)); got.rc != 0 || got.out != "linux 0 [.stage/agent a b]\n" {
 		t.Errorf("by sudo: %+v", got)
+	}
+	if got := b.sh("SAID=first env SAID=last .stage/agent a", ""); got.rc != 0 || got.out != "linux 501 [.stage/agent a]\nlast\n" {
+		t.Errorf("by env: %+v", got)
 	}
 	b.daemon("", "")
 	plist := strings.NewReplacer("<string>/bin/sh</string><string>-c</string><string></string>", "<string>/Library/agent</string><string>run</string>").

@@ -213,16 +213,22 @@ func lookPath(name string) (string, error) {
 	return "", os.ErrNotExist
 }
 
-// runAs has pid 1 start the command and waits, passing signals on.
+// runAs runs the command as somebody.
 func (c sudoer) runAs(r sudoRequest, path string) int {
-	dir, err := os.Getwd()
-	if err != nil {
-		dir = "/"
-	}
 	uid := wire.RootUID
 	if r.runAs != "root" {
 		uid = wire.UserUID
 	}
+	return c.start(wire.Run{Path: path, Argv: r.argv, Env: c.sudoEnv(r, path), UID: uid})
+}
+
+// start has pid 1 start a program and waits, passing signals on.
+func (c *call) start(r wire.Run) int {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "/"
+	}
+	r.Dir = dir
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	go func() {
@@ -232,9 +238,7 @@ func (c sudoer) runAs(r sudoRequest, path string) int {
 			}
 		}
 	}()
-	a, err := c.ask(wire.Call{Run: &wire.Run{
-		Path: path, Argv: r.argv, Env: c.sudoEnv(r, path), Dir: dir, UID: uid,
-	}}, 0, 1, 2)
+	a, err := c.ask(wire.Call{Run: &r}, 0, 1, 2)
 	signal.Stop(signals)
 	if err != nil {
 		c.errorf("%v", err)

@@ -2,11 +2,11 @@ package shims
 
 import (
 	"bufio"
+	"debug/macho"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/macfleet/macfleet/sandbox/mac/wire"
 )
 
 func echo(c *call) int {
@@ -74,7 +76,8 @@ func readlink(c *call) int {
 	return 0
 }
 
-// env runs a command with a changed environment, or prints it.
+// env runs a command with a changed environment, or prints it. Of a program
+// for Macs pid 1 may have a twin.
 func env(c *call) int {
 	f, rest, ok := c.parse("i", "")
 	if !ok {
@@ -85,16 +88,22 @@ func env(c *call) int {
 		vars = nil
 	}
 	for len(rest) > 0 && strings.Contains(rest[0], "=") {
+		name, _, _ := strings.Cut(rest[0], "=")
+		vars = slices.DeleteFunc(vars, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 		vars, rest = append(vars, rest[0]), rest[1:]
 	}
 	if len(rest) == 0 {
 		fmt.Fprintln(c.out, strings.Join(vars, "\n"))
 		return 0
 	}
-	path, err := exec.LookPath(rest[0])
+	path, err := lookPath(rest[0])
 	if err != nil {
 		c.errorf("%s: No such file or directory", rest[0])
 		return rcNotFound
+	}
+	if f, err := macho.Open(path); err == nil {
+		_ = f.Close()
+		return c.start(wire.Run{Path: path, Argv: rest, Env: vars, UID: c.uid})
 	}
 	c.leave(append([]string{c.name}, c.args...), 0) // exec does not come back
 	err = syscall.Exec(path, rest, vars)

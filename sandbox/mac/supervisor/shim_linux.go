@@ -35,7 +35,7 @@ type shim struct {
 	p    *pid1
 	conn *wire.Packets
 	who  wire.Hello
-	// child is what sudo had us run; it goes when sudo does.
+	// child is what sudo or env had us run; it goes when they do.
 	child *process.Process
 	// guest is the name of the guest whose power this connection is.
 	guest string
@@ -95,7 +95,7 @@ func (s *shim) gone() {
 	}
 }
 
-// run starts a program for sudo; the answer follows when the program has ended.
+// run starts a program for sudo or env; the answer follows when the program has ended.
 func (s *shim) run(r wire.Run, files []*os.File) bool {
 	if len(files) != 3 {
 		return s.conn.Send(wire.Answer{Error: "a run needs three descriptors"}) == nil
