@@ -181,9 +181,10 @@ vet: ## vet every package, for Linux and for macOS
 	$(call in-modules,go vet ./...)
 
 .PHONY: build
-build: bin/macfleet ## the CLI, the manager and the agent, below bin/
+build: bin/macfleet ## the CLI, the manager, the agent and the suite of its driver, below bin/
 	go build -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
 	GOOS=darwin GOARCH=arm64 go build $(AGENT_TAGS) -ldflags '$(LDFLAGS)' -o bin/tart-kubelet ./cmd/tart-kubelet
+	GOOS=darwin GOARCH=arm64 go build $(AGENT_TAGS) -ldflags '$(LDFLAGS)' -o bin/driver-suite ./test/driversuite
 
 .PHONY: bin/macfleet
 bin/macfleet:

@@ -41,10 +41,10 @@ interrupted.`
 // acceptFlags are the flags of accept; those that it shares with prepare mean the same.
 type acceptFlags struct {
 	prepareFlags
-	next, image, report string
-	tart                document.Tart
-	skip                []string
-	yesWipe             bool
+	next, image, suite, report string
+	tart                       document.Tart
+	skip                       []string
+	yesWipe                    bool
 }
 
 func newAccept() *cobra.Command {
@@ -71,6 +71,7 @@ func newAccept() *cobra.Command {
 	set := cmd.Flags()
 	set.StringVar(&flags.next, "next-agent", "", "another release of the agent, for the sections that take two")
 	set.StringVar(&flags.image, "guest-image", "", "an image of macOS in a registry, for the section that has guests")
+	set.StringVar(&flags.suite, "driver-suite", "", "the suite that the driver of tart has to pass, for the section that has guests (default: driver-suite beside macfleet, if it is there)")
 	set.StringVar(&flags.tart.Version, "tart-version", "", "the release of tart to install (default: what the Mac has)")
 	set.StringVar(&flags.tart.URL, "tart-url", "", "where that release is, a .tar.gz")
 	set.StringVar(&flags.tart.SHA256, "tart-sha256", "", "the SHA-256 of that file")
@@ -136,11 +137,29 @@ func (f acceptFlags) acceptance() (*acceptance, error) {
 			return nil, fmt.Errorf("--next-agent: %w", err)
 		}
 	}
+	if o.Suite, err = f.driverSuite(); err != nil {
+		return nil, fmt.Errorf("--driver-suite: %w", err)
+	}
 	if f.tart != (document.Tart{}) {
 		o.Tart = &f.tart
 	}
 	o.Target, o.Agent, o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = p.target, p.build, version, f.skip, f.image, time.Now, remote.Pause
 	return a, o.Check()
+}
+
+// driverSuite is nil where none is named and none lies beside macfleet.
+func (f acceptFlags) driverSuite() (*remote.Build, error) {
+	path := f.suite
+	if path == "" {
+		var err error
+		if path, err = beside("driver-suite"); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	return (prepareFlags{agent: path}).build()
 }
 
 // damaged is the agent with a page that its signature does not know.

@@ -159,11 +159,10 @@ func (f prepareFlags) build() (*remote.Build, error) {
 func (f prepareFlags) agentFile() (string, error) {
 	path := f.agent
 	if path == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return "", fmt.Errorf("finding the agent: %w: name it with --agent", err)
+		var err error
+		if path, err = beside("tart-kubelet"); err != nil {
+			return "", fmt.Errorf("%w: name the agent with --agent", err)
 		}
-		path = filepath.Join(filepath.Dir(self), "tart-kubelet")
 	}
 	if err := isAgent(path); err != nil {
 		return "", fmt.Errorf("%w: name the agent for Macs (darwin/arm64) with --agent", err)

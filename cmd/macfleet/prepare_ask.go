@@ -103,7 +103,7 @@ func isAgent(path string) error {
 	f, err := macho.Open(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-			return fmt.Errorf("reading the agent: %w", err)
+			return fmt.Errorf("reading the program: %w", err)
 		}
 		return fmt.Errorf("%s is not a program for Macs", path)
 	}

@@ -42,6 +42,7 @@ func programs() map[string]compile.Program {
 		"manager_linux_amd64":       {Package: "cmd/manager", OS: "linux", Arch: "amd64"},
 		"manager_linux_arm64":       {Package: "cmd/manager", OS: "linux", Arch: "arm64"},
 		"tart-kubelet_darwin_arm64": {Package: "cmd/tart-kubelet", OS: "darwin", Arch: "arm64", Tags: agentTags},
+		"driver-suite_darwin_arm64": {Package: "test/driversuite", OS: "darwin", Arch: "arm64", Tags: agentTags},
 	}
 	for _, platform := range [][2]string{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}} {
 		all["macfleet_"+platform[0]+"_"+platform[1]] = compile.Program{Package: "cmd/macfleet", OS: platform[0], Arch: platform[1]}
@@ -107,7 +108,7 @@ func (r *release) dist(ctx context.Context) error {
 		return err
 	}
 	r.say("building the command-line tool")
-	if err := r.build(ctx, "macfleet_"); err != nil {
+	if err := r.build(ctx, "macfleet_", "driver-suite_"); err != nil {
 		return err
 	}
 	if err := r.archives(); err != nil {
@@ -208,7 +209,7 @@ func (r *release) checkSeries(metadata []byte) error {
 }
 
 // archives packs the command-line tool for each platform, with the agent that it
-// prepares Macs with, and the agent alone.
+// prepares Macs with and the suite of its driver, and the agent alone.
 func (r *release) archives() error {
 	license := archive.Entry{Name: "LICENSE", Source: filepath.Join(r.root, "LICENSE")}
 	agent := archive.Entry{Name: "tart-kubelet", Source: r.built("tart-kubelet_darwin_arm64"), Executable: true}
@@ -220,6 +221,7 @@ func (r *release) archives() error {
 		file := filepath.Join(r.out, fmt.Sprintf("macfleet_%s_%s.tar.gz", r.version, platform))
 		entries := []archive.Entry{
 			license, agent,
+			{Name: "driver-suite", Source: r.built("driver-suite_darwin_arm64"), Executable: true},
 			{Name: "macfleet", Source: r.built(name), Executable: true},
 			{Name: "kubectl-macfleet", Link: "macfleet"},
 		}

@@ -165,11 +165,15 @@ func everythingIsThere(t *testing.T, dist string) {
 			t.Errorf("no checksum of %s", name)
 		}
 	}
+	inside, err := exec.CommandContext(t.Context(), "tar", "-tzf", filepath.Join(dist, "macfleet_"+version+"_linux_amd64.tar.gz")).Output()
+	if got, want := strings.Fields(string(inside)), []string{"LICENSE", "driver-suite", "kubectl-macfleet", "macfleet", "tart-kubelet"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("the archive of macfleet holds %q, want %q (%v)", got, want, err)
+	}
 	listing, err := os.ReadFile(filepath.Join(dist, "macfleet_"+version+".spdx.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"manager_linux_amd64", "sandbox_controlplane_linux_amd64", "k8s.io/kubernetes", "sandbox_core_linux_amd64", "sigs.k8s.io/cluster-api"} {
+	for _, name := range []string{"manager_linux_amd64", "driver-suite_darwin_arm64", "sandbox_controlplane_linux_amd64", "k8s.io/kubernetes", "sandbox_core_linux_amd64", "sigs.k8s.io/cluster-api"} {
 		if !bytes.Contains(listing, []byte(`"name": "`+name+`"`)) {
 			t.Errorf("the SBOM does not list %s", name)
 		}

@@ -30,6 +30,8 @@ type Options struct {
 	// Agent is the build that the Mac is given, Next another release of it, and Damaged what
 	// Damage makes of the first.
 	Agent, Next, Damaged *remote.Build
+	// Suite is test/driversuite for Macs. Nil: the driver of tart is not tried.
+	Suite *remote.Build
 	// Tart is the release to install. Nil: what the Mac has.
 	Tart *document.Tart
 	// GuestImage is the image of macOS that guests are made of. Empty: there are none.

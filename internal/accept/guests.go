@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// guestsLimit covers the pull of an image of tens of gigabytes.
-	guestsLimit = 2 * time.Hour
+	// guestsLimit covers the suite, and the pull of an image of tens of gigabytes.
+	guestsLimit = suiteLimit + pullLimit
+	pullLimit   = 2 * time.Hour
 	// bootGuest bounds the first start of a guest, and endGuest its end.
 	bootGuest = 5 * time.Minute
 	endGuest  = 3 * time.Minute
@@ -66,7 +67,7 @@ func lacksImage(t *trial) string {
 func guests(ctx context.Context, t *trial) (err error) {
 	g := guestTrial{t, map[string]*guestRun{}, map[string]string{}}
 	defer func() { err = errors.Join(err, g.cleanUp(ctx)) }()
-	for _, step := range []func(context.Context) error{g.pull, g.two, g.firewall, g.reach, g.third, g.shutDown, g.another} {
+	for _, step := range []func(context.Context) error{g.pull, g.two, g.firewall, g.reach, g.third, g.shutDown, g.another, g.suite} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -76,7 +77,12 @@ func guests(ctx context.Context, t *trial) (err error) {
 
 // tart is a command line of tart, whose folder is the trial's own.
 func (g guestTrial) tart(arguments string) string {
-	return "LC_ALL=C PATH=/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin TART_HOME=" + g.home() + " tart " + arguments
+	return g.environment() + "tart " + arguments
+}
+
+// environment is that of tart, at the beginning of a command line.
+func (g guestTrial) environment() string {
+	return "LC_ALL=C PATH=/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin TART_HOME=" + g.home() + " "
 }
 
 func (g guestTrial) home() string { return "/Users/" + g.Target.User + "/.macfleet/accept-tart" }
@@ -95,12 +101,12 @@ func last(lines []string) []string { return lines[max(0, len(lines)-1):] }
 
 func (g guestTrial) pull(ctx context.Context) error {
 	began := g.Now()
-	run, err := g.start(ctx, "pull "+g.GuestImage)
+	run, err := g.start(ctx, g.tart("pull "+g.GuestImage))
 	if err != nil {
 		return err
 	}
 	// A pull takes longer than other commands may.
-	end, err := run.end(ctx, guestsLimit)
+	end, err := run.end(ctx, pullLimit)
 	if err != nil {
 		return err
 	}
@@ -138,7 +144,7 @@ func (g guestTrial) two(ctx context.Context) error {
 // boot starts a guest and waits for its agent.
 func (g guestTrial) boot(ctx context.Context, name, id, asked, question string) error {
 	began := g.Now()
-	run, err := g.start(ctx, "run --no-graphics "+name)
+	run, err := g.start(ctx, g.tart("run --no-graphics "+name))
 	if err != nil {
 		return err
 	}
@@ -221,7 +227,7 @@ func notCalled(f doctor.Finding) bool { return strings.Contains(f.Evidence, fire
 
 // third starts one guest more than the licence allows.
 func (g guestTrial) third(ctx context.Context) error {
-	run, err := g.start(ctx, "run accept-3 --no-graphics")
+	run, err := g.start(ctx, g.tart("run accept-3 --no-graphics"))
 	if err != nil {
 		return err
 	}
@@ -258,8 +264,8 @@ func (g guestTrial) another(ctx context.Context) error {
 	return g.boot(ctx, "accept-3", "place", "Is the licence's place free again after it?", "R13")
 }
 
-// start begins a command of tart on a connection of its own.
-func (g guestTrial) start(ctx context.Context, arguments string) (*guestRun, error) {
+// start begins a command on a connection of its own.
+func (g guestTrial) start(ctx context.Context, line string) (*guestRun, error) {
 	session, err := remote.Dial(ctx, g.Target)
 	if err != nil {
 		return nil, err
@@ -267,7 +273,7 @@ func (g guestTrial) start(ctx context.Context, arguments string) (*guestRun, err
 	run := &guestRun{session, make(chan ending, 1)}
 	go func() {
 		var out, complaints macos.Bounded
-		code, err := session.Interact(ctx, g.tart(arguments), remote.Console{In: strings.NewReader(""), Out: &out, Err: &complaints})
+		code, err := session.Interact(ctx, line, remote.Console{In: strings.NewReader(""), Out: &out, Err: &complaints})
 		_ = session.Close()
 		run.ended <- ending{append(g.hide.lines(out.String()+complaints.String()), fmt.Sprintf("exit %d", code)), err}
 	}()
@@ -298,16 +304,5 @@ func (g guestTrial) cleanUp(ctx context.Context) error {
 	if err := g.connectPatiently(ctx); err != nil {
 		return fmt.Errorf("guests may still run: %w", err)
 	}
-	var errs []error
-	for name, run := range g.running {
-		_, err := g.seen(ctx, "stop "+name)
-		if err == nil {
-			// How its command ended, or its connection, does not matter here.
-			if _, late := run.end(ctx, endGuest); errors.Is(late, errNotInTime) {
-				err = late
-			}
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(append(errs, g.orders(ctx, "rm -rf "+g.home()))...)
+	return errors.Join(g.endAll(ctx), g.orders(ctx, "rm -rf "+g.home()))
 }

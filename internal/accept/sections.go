@@ -51,7 +51,7 @@ func sections() []section {
 		{name: "reboot", about: "the proof reboot, and whether all steps hold after it", limit: rebootLimit, needs: []string{"converge"}, absent: true, run: proofReboot},
 		{name: "again", about: "converge on a Mac that is converged, which changes nothing", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: convergeAgain},
 		{name: "doctor-after", about: "the doctor on a converged Mac", limit: looksLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: installedDoctor},
-		{name: "guests", about: "guests of the user's own, one more than the licence allows, and the firewall while they run", limit: guestsLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksImage, run: guests},
+		{name: "guests", about: "guests of the user's own, one more than the licence allows, the firewall while they run, and the driver of tart", limit: guestsLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksImage, run: guests},
 		{name: "upgrade", about: "another release of the agent, and back to the first", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, lacks: lacksNext, run: upgrade},
 		{name: "rollback", about: "the other release with a configuration that it does not start with, from which converge goes back by itself", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot", "upgrade"}, lacks: lacksNext, run: rollback},
 		{name: "leave", about: "the agent's goodbye", limit: convergeLimit, needs: []string{"converge"}, after: []string{"reboot"}, run: leave},

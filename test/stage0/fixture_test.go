@@ -44,6 +44,9 @@ var programs struct {
 	// builds are two releases of the agent for macOS, and files are where they are.
 	builds [2]*remote.Build
 	files  [2]string
+	// suite is the suite of the driver of tart, and suiteTwin what runs where it is started.
+	suite     *remote.Build
+	suiteTwin string
 	// reach is what guests have in the place of nc, and reachAll behind no firewall.
 	reach, reachAll string
 }
@@ -68,6 +71,7 @@ func buildAndRun(m *testing.M) int {
 func buildPrograms(dir string) error {
 	programs.macs = dir
 	programs.twin = filepath.Join(dir, "twin")
+	programs.suiteTwin = filepath.Join(dir, "suite-twin")
 	programs.reach, programs.reachAll = filepath.Join(dir, "guests", "reach"), filepath.Join(dir, "guests", "open", "reach")
 	err := errors.Join(
 		goBuild(programs.reach, "linux", "", "./test/stage0/reach", ""),
@@ -75,7 +79,12 @@ func buildPrograms(dir string) error {
 		goBuild(filepath.Join(dir, "macsim"), "linux", "", "./sandbox/mac/cmd/macsim", "", "-tags", "grpcnotrace"),
 		goBuild(filepath.Join(dir, "macshim"), "linux", "", "./sandbox/mac/cmd/macshim", ""),
 		goBuild(programs.twin, "linux", "", "./cmd/tart-kubelet", ""),
+		goBuild(programs.suiteTwin, "linux", "", "./test/driversuite", "", "-tags", "grpcnotrace"),
+		goBuild(filepath.Join(dir, "suite"), "darwin", "arm64", "./test/driversuite", "", "-tags", "grpcnotrace"),
 	)
+	if err == nil {
+		programs.suite, err = packed(filepath.Join(dir, "suite"))
+	}
 	for i := range programs.builds {
 		if err != nil {
 			return err

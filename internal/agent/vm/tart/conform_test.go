@@ -1,7 +1,6 @@
 package tart
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -19,8 +18,8 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm/vmtest"
 )
 
-// With -real-tart the suite runs on a Mac against the real tool: see
-// docs/operate/tart-contract.md.
+// With -real-tart TestContract runs on a Mac against the real tool: see
+// docs/operate/tart-contract.md. The suite runs there as test/driversuite.
 var (
 	realTart    = flag.String("real-tart", "", "tart executable to test instead of the simulated one")
 	realHome    = flag.String("tart-home", "", "TART_HOME for it, with room for the image; it must hold no machines (default: a new directory)")
@@ -48,17 +47,15 @@ var simulated = sync.OnceValues(func() (string, error) {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	if path, err := simulated(); *realTart == "" && err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if *realTart == "" {
+		if path, err := simulated(); err == nil {
+			_ = os.RemoveAll(filepath.Dir(path))
+		}
 	}
 	os.Exit(code)
 }
 
 func TestConform(t *testing.T) {
-	if *realTart != "" {
-		vmtest.Conform(t, realSubject(t))
-		return
-	}
 	if *realAgent != "" {
 		conformRealAgent(t)
 		return
@@ -111,8 +108,8 @@ func conformRealAgent(t *testing.T) {
 	vmtest.ConformAgent(t, vmtest.Subject{OneOutput: !*realApart}, socket)
 }
 
-// realSubject shares one home among all tests: an image is tens of gigabytes.
-func realSubject(t *testing.T) func(*testing.T) vmtest.Subject {
+// realDriver is that of the real tool.
+func realDriver(t *testing.T) *Driver {
 	t.Helper()
 	home := *realHome
 	if home == "" {
@@ -122,13 +119,7 @@ func realSubject(t *testing.T) func(*testing.T) vmtest.Subject {
 	if machines, err := d.Machines(t.Context()); err != nil || len(machines) > 0 {
 		t.Fatalf("%s holds machines (%v, %v): name another -tart-home", home, machines, err)
 	}
-	return func(*testing.T) vmtest.Subject {
-		_, err := d.Digest(context.Background(), *realImage)
-		return vmtest.Subject{
-			Driver: d, Image: *realImage, Missing: *realMissing, Private: *realPrivate,
-			Held: err == nil, Patience: 5 * time.Minute, OneOutput: !*realApart,
-		}
-	}
+	return d
 }
 
 // shortDir is a directory whose sockets fit into 104 bytes.

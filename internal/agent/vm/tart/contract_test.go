@@ -102,12 +102,8 @@ func TestRecorded(t *testing.T) {
 // TestContract compares what tart says now with what was recorded of its version.
 func TestContract(t *testing.T) {
 	if *realTart != "" {
-		s := realSubject(t)(t)
-		d, ok := s.Driver.(*Driver)
-		if !ok {
-			t.Fatalf("a driver of type %T", s.Driver)
-		}
-		contract(t, d, s, "tart-")
+		d := realDriver(t)
+		contract(t, d, vmtest.Subject{Driver: d, Image: *realImage, Missing: *realMissing, Private: *realPrivate, Patience: 5 * time.Minute}, "tart-")
 		return
 	}
 	for _, version := range versions() {
