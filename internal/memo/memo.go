@@ -39,3 +39,10 @@ func (m *Memo[K, V]) Forget(key K) {
 	defer m.mu.Unlock()
 	delete(m.of, key)
 }
+
+// Len counts the keys.
+func (m *Memo[K, V]) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.of)
+}

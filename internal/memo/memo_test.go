@@ -16,10 +16,10 @@ func TestAMemoCountsWhateverManyChange(t *testing.T) {
 	}
 	group.Wait()
 	m.Set("b", 7)
-	if m.Get("a") != 100 || m.Get("b") != 7 {
-		t.Errorf("a = %d, b = %d", m.Get("a"), m.Get("b"))
+	if m.Get("a") != 100 || m.Get("b") != 7 || m.Len() != 2 {
+		t.Errorf("a = %d, b = %d, %d keys", m.Get("a"), m.Get("b"), m.Len())
 	}
-	if m.Forget("a"); m.Get("a") != 0 || m.Get("b") != 7 {
-		t.Errorf("forgotten: a = %d, b = %d", m.Get("a"), m.Get("b"))
+	if m.Forget("a"); m.Get("a") != 0 || m.Get("b") != 7 || m.Len() != 1 {
+		t.Errorf("forgotten: a = %d, b = %d, %d keys", m.Get("a"), m.Get("b"), m.Len())
 	}
 }

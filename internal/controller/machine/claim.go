@@ -61,6 +61,7 @@ func (p *claimPhase) run(ctx context.Context, v *visit) (ctrl.Result, error) {
 			return ctrl.Result{RequeueAfter: v.poll}, err
 		}
 	}
+	p.waitMessages.Forget(client.ObjectKeyFromObject(v.Machine))
 	err := p.reconcileClaim(ctx, v)
 	return ctrl.Result{RequeueAfter: v.poll}, err
 }
@@ -143,7 +144,8 @@ func (p *claimPhase) selectPoolHost(ctx context.Context, v *visit) (string, erro
 		return chosen.Name, nil
 	}
 	p.metrics.claim(claimNoHost)
-	v.poll = waitPoll
+	due, again := p.waitMessageDue(key)
+	v.poll = again
 	if skipped[host.SkipReserved] > 0 {
 		v.poll = reserved // nobody wakes us when that claim comes to nothing
 	}
@@ -151,7 +153,7 @@ func (p *claimPhase) selectPoolHost(ctx context.Context, v *visit) (string, erro
 	if len(list.Items) > 0 && skipped.Only(host.SkipZone) {
 		reason = infrav1.ReasonNoHostInFailureDomain
 	}
-	if conditions.GetReason(v.Machine, infrav1.HostClaimedCondition) != reason || p.waitMessageDue(key) {
+	if conditions.GetReason(v.Machine, infrav1.HostClaimedCondition) != reason || due {
 		v.claimed = machine.False(reason, "%s", skipped.Message(wish, list.Items))
 	}
 	return "", nil
@@ -289,17 +291,32 @@ func (p *claimPhase) chooseAgain(ctx context.Context, v *visit, why string) erro
 	return p.claims.clearHostRef(ctx, v)
 }
 
+// What a waiting Machine says is ten seconds old at most where a few wait, and a person
+// looks; a hundred say it each minute. However busy the pool is, all together write no more
+// than two messages a second, up to the hundred.
+const (
+	leastWaitPoll = 10 * time.Second
+	waitShare     = 600 * time.Millisecond
+)
+
+// waitPeriod is how often a waiting Machine may say anew why it waits.
+func (p *claimPhase) waitPeriod() time.Duration {
+	return min(max(time.Duration(p.waitMessages.Len())*waitShare, leastWaitPoll), waitPoll)
+}
+
 // waitMessageDue reports that a waiting Machine may say anew why it waits, and notes
-// that it does. The counts in that message change with every host; written each time,
-// a hundred Machines would keep the API server busy with words.
-func (p *claimPhase) waitMessageDue(key client.ObjectKey) (due bool) {
-	now := p.clock.Now()
+// that it does; again is until when it may the next time. The counts in that message change
+// with every host, and no change of a host that stays taken wakes a Machine; written each
+// time, a hundred Machines would keep the API server busy with words.
+func (p *claimPhase) waitMessageDue(key client.ObjectKey) (due bool, again time.Duration) {
+	now, period := p.clock.Now(), p.waitPeriod()
 	p.waitMessages.Change(key, func(last *time.Time) {
-		if due = last.IsZero() || !now.Before(last.Add(waitPoll)); due {
+		if due = last.IsZero() || !now.Before(last.Add(period)); due {
 			*last = now
 		}
+		again = min(last.Add(period).Sub(now), period)
 	})
-	return due
+	return due, again
 }
 
 // claimAgain claims a host that was lost and found again, if uncached reads prove

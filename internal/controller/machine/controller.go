@@ -116,7 +116,7 @@ type Reconciler struct {
 	metrics *metrics
 	// absences are the Hosts that Machines miss.
 	absences memo.Memo[client.ObjectKey, machine.Absence]
-	// waitMessages is when each waiting Machine last said why.
+	// waitMessages is when each Machine that waits for a host of the pool last said why.
 	waitMessages memo.Memo[client.ObjectKey, time.Time]
 	reservations reservations
 	pushes       *job.Pool

@@ -1,13 +1,16 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/host"
@@ -208,27 +211,67 @@ func TestWaitingMachinesAreWokenByAFreeHost(t *testing.T) {
 	}
 }
 
-// What a waiting Machine says is no older than a minute: a host that is taken or
-// gone wakes nobody. That asks the vendor nothing, and writes only what is news.
+// What a waiting Machine says follows the pool: a host that is released, taken or gone wakes
+// nobody. That asks the vendor nothing, and writes only what is news.
 func TestAWaitingMachineSaysWhatIsSo(t *testing.T) {
 	w := newWorld(t, append(append(pair("mac-1"), pair("mac-2")...), poolHost(serverID))...)
 	w.settle("mac-1")
-	if result := w.settle("mac-2"); result.RequeueAfter != waitPoll || !strings.Contains(w.message("mac-2", infrav1.HostClaimedCondition), "1 claimed") {
+	if result := w.settle("mac-2"); result.RequeueAfter != leastWaitPoll || !strings.Contains(w.message("mac-2", infrav1.HostClaimedCondition), "1 claimed") {
 		t.Fatalf("comes back after %s, HostClaimed = %q", result.RequeueAfter, w.message("mac-2", infrav1.HostClaimedCondition))
 	}
 	calls, before := len(w.keys.calls), w.countWrites()
-	w.clock.SetTime(w.clock.Now().Add(waitPoll))
-	if result := w.visit("mac-2"); w.countWrites() != before || result.RequeueAfter != waitPoll {
+	w.clock.SetTime(w.clock.Now().Add(leastWaitPoll))
+	if result := w.visit("mac-2"); w.countWrites() != before || result.RequeueAfter != leastWaitPoll {
 		t.Errorf("%d writes though nothing has changed, comes back after %s", w.countWrites()-before, result.RequeueAfter)
 	}
+	w.clock.SetTime(w.clock.Now().Add(leastWaitPoll / 2))
+	h := w.host(hostName)
+	h.Spec.Release = &infrav1.Release{Token: h.Spec.ClaimRef.Token, Policy: infrav1.Recycle, RequestedAt: metav1.NewMicroTime(w.clock.Now())}
+	w.update(h)
+	before = w.countWrites()
+	if result := w.visit("mac-2"); w.countWrites() != before || result.RequeueAfter != leastWaitPoll/2 {
+		t.Errorf("%d writes before its time, comes back after %s", w.countWrites()-before, result.RequeueAfter)
+	}
+	w.clock.SetTime(w.clock.Now().Add(leastWaitPoll / 2))
+	w.settle("mac-2")
+	if got := w.message("mac-2", infrav1.HostClaimedCondition); !strings.Contains(got, "1 wiping") {
+		t.Errorf("HostClaimed = %q while the Mac is wiped", got)
+	}
 	w.delete(w.host(hostName))
-	w.clock.SetTime(w.clock.Now().Add(waitPoll))
+	w.clock.SetTime(w.clock.Now().Add(leastWaitPoll))
 	w.settle("mac-2")
 	if got := w.message("mac-2", infrav1.HostClaimedCondition); !strings.Contains(got, "no host is known") {
 		t.Errorf("HostClaimed = %q, want what is so now", got)
 	}
 	if len(w.keys.calls) != calls {
 		t.Errorf("the vendor was asked %d times", len(w.keys.calls)-calls)
+	}
+}
+
+// A crowd says it less often: all together write no more than two messages a second.
+func TestACrowdThatWaitsSaysWhyLessOften(t *testing.T) {
+	for waiting, want := range map[int]time.Duration{1: 10 * time.Second, 16: 10 * time.Second, 50: 30 * time.Second, 100: time.Minute, 1000: time.Minute} {
+		w := newWorld(t)
+		for n := range waiting {
+			w.r.waitMessages.Set(client.ObjectKey{Name: fmt.Sprintf("mac-%d", n)}, w.clock.Now())
+		}
+		if got := w.r.claimPhase.waitPeriod(); got != want {
+			t.Errorf("%d wait: each says why every %s, want %s", waiting, got, want)
+		}
+	}
+}
+
+// A Machine that has a host is none of those that wait.
+func TestWhoHasAHostIsNoLongerCountedAsWaiting(t *testing.T) {
+	w := newWorld(t, pair("mac-1")...)
+	w.settle("mac-1")
+	if n := w.r.waitMessages.Len(); n != 1 {
+		t.Fatalf("%d wait, want one", n)
+	}
+	w.create(poolHost(serverID))
+	w.settle("mac-1")
+	if n := w.r.waitMessages.Len(); n != 0 || w.machine("mac-1").Spec.HostRef == nil {
+		t.Errorf("%d wait, want none: %+v", n, w.machine("mac-1").Spec.HostRef)
 	}
 }
 

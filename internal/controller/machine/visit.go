@@ -85,8 +85,8 @@ func lostRace(err error) error {
 	return err
 }
 
-// waitPoll is how often a Machine that waits for a host looks why there is none. A
-// host that becomes free wakes it; one that is taken, quarantined or gone does not,
-// and what the condition says would be an old story. It reads the cache, and asks
-// the vendor nothing.
+// waitPoll is how often a Machine that waits looks why, at least: waitPeriod has how often
+// one does that waits for a host of the pool. A host that becomes free wakes it; one that is
+// taken, quarantined or gone does not, and what the condition says would be an old story. It
+// reads the cache, and asks the vendor nothing.
 const waitPoll = time.Minute
