@@ -80,6 +80,18 @@ func rebootable(status cloud.Status) bool {
 	return status == cloud.StatusReady || status == cloud.StatusError || status == cloud.StatusRebooting
 }
 
+// longestRebootReason is how many bytes spec.reboot.reason may have.
+const longestRebootReason = 256
+
+// RebootReason is the reason of a request for a reboot: as much of the text as the API takes.
+func RebootReason(text string) string {
+	const more = "…"
+	if len(text) <= longestRebootReason {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longestRebootReason-len(more)], "") + more
+}
+
 const remediationPrefix = "remediation-"
 
 // RemediationRebootID names the reboot of a remediation, by what it asks for.

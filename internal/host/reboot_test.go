@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,6 +134,24 @@ func TestARebootEndsWithTheClaimThatAskedForIt(t *testing.T) {
 	host.Detach(h, noon())
 	if step, _ := host.NextReboot(h, false); step != host.RebootNone {
 		t.Errorf("step %s after the claim's end", step)
+	}
+}
+
+// The API refuses a longer reason, and with it the reboot.
+func TestTheReasonOfARebootIsCutToWhatTheAPITakes(t *testing.T) {
+	for given, want := range map[string]string{
+		"short":                   "short",
+		strings.Repeat("x", 256):  strings.Repeat("x", 256),
+		strings.Repeat("x", 257):  strings.Repeat("x", 253) + "…",
+		strings.Repeat("…", 1000): strings.Repeat("…", 85),
+	} {
+		if got := host.RebootReason(given); got != want {
+			t.Errorf("of %d bytes: %q", len(given), got)
+		}
+	}
+	h := pooled(claimed)
+	if host.AskForReboot(h, "t-1", strings.Repeat("x", 1000), noon()); len(h.Spec.Reboot.Reason) > 256 {
+		t.Errorf("recovery's reason has %d bytes", len(h.Spec.Reboot.Reason))
 	}
 }
 

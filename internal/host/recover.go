@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -217,8 +218,23 @@ func asksForRecovery(h *Host) bool {
 // AskForReboot records, in one change of the host, the one reboot of a claim's
 // recovery, and that it disturbs the host.
 func AskForReboot(h *Host, token, reason string, now time.Time) {
-	h.Spec.Reboot = &infrav1.RebootRequest{ID: BootstrapRebootID(token), Reason: reason, Force: true}
+	h.Spec.Reboot = &infrav1.RebootRequest{ID: BootstrapRebootID(token), Reason: RebootReason(reason), Force: true}
 	RecordDisruption(h, now)
+}
+
+// WhyRecoveryReboots is the reason of the reboot that recovery of the present claim asks for,
+// or that was the host's last; empty: it is neither.
+func WhyRecoveryReboots(h *Host) string {
+	c := meta.FindStatusCondition(h.Status.Conditions, RebootedCondition)
+	switch {
+	case asksForRecovery(h):
+		return h.Spec.Reboot.Reason
+	case h.Spec.ClaimRef == nil, h.Spec.Reboot != nil, c == nil, c.Reason != ReasonRebootTaken:
+		return ""
+	case h.Status.LastReboot.ID == BootstrapRebootID(h.Spec.ClaimRef.Token):
+		return c.Message
+	}
+	return ""
 }
 
 // WithdrawReboot takes back the reboot of the claim's recovery that the vendor has not

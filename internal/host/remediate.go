@@ -46,6 +46,8 @@ type Remediation struct {
 	// Complaint is what a health check that looks at more than Ready still sees, of a Node
 	// that is Ready and counts as NodeUnready for it; empty: nothing.
 	Complaint string
+	// Unready is what a Node that is not Ready says of that; empty: nothing.
+	Unready string
 	// Unreachable: the Node is not heard of, and the Mac does not answer over SSH
 	// either, the only way to its agent.
 	Unreachable bool
@@ -79,6 +81,8 @@ type RemediationStep struct {
 	Since time.Time
 	// Reason of the condition Remediated: the step's, or Diagnosing, Held, Recovered.
 	Reason, Message string
+	// Failure that the reboot is to mend; empty in other steps.
+	Failure string
 	// Until is when this step has taken too long; zero: it has no end by itself.
 	Until time.Time
 	// Delete the Machine: nobody else replaces it.
@@ -177,15 +181,28 @@ func (r Remediation) restartInVain() bool {
 }
 
 func (r Remediation) current() RemediationStep {
-	return RemediationStep{Step: r.Step, Since: r.Since, Reason: r.Step, Message: r.progress(), Until: r.until()}
+	next := RemediationStep{Step: r.Step, Since: r.Since, Reason: r.Step, Message: r.progress(), Until: r.until()}
+	if r.Step == infrav1.ReasonRebooting {
+		next.Failure = r.failure()
+	}
+	return next
+}
+
+// failure is what a reboot is to mend.
+func (r Remediation) failure() string {
+	switch {
+	case r.Unreachable && !r.Restarted:
+		return "neither the Node is heard of nor does SSH reach the Mac, so that its agent cannot be restarted"
+	case r.Restarted:
+		return "the agent was restarted, and " + cmp.Or(r.Complaint, r.Unready, notReadyYet)
+	}
+	return cmp.Or(r.Complaint, r.Unready, "its Node is not Ready")
 }
 
 func (r Remediation) progress() string {
 	switch {
-	case r.Step == infrav1.ReasonRebooting && r.RebootedAt.IsZero() && r.Unreachable && !r.Restarted:
-		return "a reboot is asked for: neither the Node is heard of nor does SSH reach the Mac, so that its agent cannot be restarted"
 	case r.Step == infrav1.ReasonRebooting && r.RebootedAt.IsZero():
-		return "a reboot is asked for"
+		return "a reboot is asked for: " + r.failure()
 	case r.Step == infrav1.ReasonRebooting:
 		return "the Mac was rebooted; " + cmp.Or(r.Complaint, notReadyYet)
 	case r.Restarted:

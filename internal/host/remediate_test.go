@@ -103,18 +103,21 @@ func TestWhatIsGivenUpIsDeletedWhereItsOwnerWaitsForThat(t *testing.T) {
 	}
 }
 
-// Who reads of a reboot sees whether the agent was restarted before it.
+// Who reads of a reboot sees what failed before it, and whether the agent was restarted.
 func TestWhyAMacIsRebooted(t *testing.T) {
-	for restarted, why := range map[bool]string{
-		false: "a reboot is asked for: neither the Node is heard of nor does SSH reach the Mac, so that its agent cannot be restarted",
-		true:  "a reboot is asked for",
+	const unready = "its Node's condition Ready is False (KubeletNotReady: the VMs cannot be listed)"
+	for why, r := range map[string]Remediation{
+		"neither the Node is heard of nor does SSH reach the Mac, so that its agent cannot be restarted": {Unreachable: true, Unready: unready},
+		"the agent was restarted, and " + unready:                                                        {Unreachable: true, Restarted: true, Unready: unready},
+		"the agent was restarted, and its Node is not Ready yet":                                         {Restarted: true},
+		"the agent was restarted, and the Node's condition DiskBroken is True":                           {Restarted: true, Complaint: "the Node's condition DiskBroken is True", Unready: unready},
+		unready:                 {Unready: unready},
+		"its Node is not Ready": {},
 	} {
-		now := time.Unix(1_800_000_000, 0)
-		got := NextRemediation(Remediation{
-			Step: infrav1.ReasonRebooting, Since: now, Now: now, RebootTimeout: time.Minute, Unreachable: true, Restarted: restarted,
-		})
-		if got.Message != why {
-			t.Errorf("restarted %t: %q", restarted, got.Message)
+		r.Now = time.Unix(1_800_000_000, 0)
+		r.Step, r.Since, r.RebootTimeout = infrav1.ReasonRebooting, r.Now, time.Minute
+		if got := NextRemediation(r); got.Message != "a reboot is asked for: "+why || got.Failure != why {
+			t.Errorf("%q: %+v", why, got)
 		}
 	}
 }

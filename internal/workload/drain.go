@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -144,6 +145,27 @@ func DiskPressureSince(node *corev1.Node) time.Time {
 // NodeSilent reports that the control plane has not heard of the Node for so long
 // that it no longer knows whether it is Ready.
 func NodeSilent(node *corev1.Node) bool { return readiness(node) == corev1.ConditionUnknown }
+
+// WhyNotReady is what the Node's condition Ready says while it is not True; empty: nothing,
+// or there is no Node.
+func WhyNotReady(node *corev1.Node) string {
+	if node == nil || NodeReady(node) {
+		return ""
+	}
+	ready := conditionOf(node, corev1.NodeReady)
+	if ready == nil {
+		return ""
+	}
+	said := fmt.Sprintf("its Node's condition Ready is %s", ready.Status)
+	if ready.Reason != "" {
+		said += " (" + ready.Reason
+		if ready.Message != "" {
+			said += ": " + strings.TrimSuffix(ready.Message, ".")
+		}
+		said += ")"
+	}
+	return said
+}
 
 // readiness is the status of the Node's condition Ready; empty where it has none.
 func readiness(node *corev1.Node) corev1.ConditionStatus {

@@ -164,9 +164,13 @@ func (p *pushStarter) awaitReboot(v *visit) (ctrl.Result, bool) {
 	if !is {
 		return ctrl.Result{}, false
 	}
-	v.bootstrapped = machine.False(infrav1.ReasonRebootingForRecovery, "host %s reboots", v.Host.Name)
+	because := ""
+	if why := host.WhyRecoveryReboots(v.Host); why != "" {
+		because = " (" + why + ")"
+	}
+	v.bootstrapped = machine.False(infrav1.ReasonRebootingForRecovery, "host %s reboots%s", v.Host.Name, because)
 	if why := host.RebootWaits(v.Host); why != "" {
-		v.bootstrapped = machine.False(infrav1.ReasonRebootingForRecovery, "host %s is to be rebooted, which waits: %s", v.Host.Name, why)
+		v.bootstrapped = machine.False(infrav1.ReasonRebootingForRecovery, "host %s is to be rebooted%s, which waits: %s", v.Host.Name, because, why)
 	}
 	if until.IsZero() {
 		return ctrl.Result{}, true

@@ -63,11 +63,12 @@ func (p *recovery) recoverFrom(ctx context.Context, v *visit, failure *push.Fail
 // does. What is held back is looked at again after the next failure, as long as those
 // go on.
 func (p *recovery) startDisruption(ctx context.Context, v *visit, in host.RecoveryInput, next host.Recovery, failure *push.Failure, why string) error {
+	because := why + "; last failure: " + v.bootstrapped.Message
 	block, err := p.disruption.guarded(ctx, v, func() error {
 		if next == host.RecoverReboot {
-			return p.askForReboot(ctx, v, in, why)
+			return p.askForReboot(ctx, v, in, because)
 		}
-		return p.releaseUnhealthyHost(ctx, v, in, next, failure, why+"; last failure: "+v.bootstrapped.Message)
+		return p.releaseUnhealthyHost(ctx, v, in, next, failure, because)
 	})
 	if block.Reason != "" {
 		v.bootstrapped = heldRecovery(v.bootstrapped, next, block, why)

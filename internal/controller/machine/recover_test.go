@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,10 +51,11 @@ func (w *world) takeReboot() {
 	if h.Spec.Reboot == nil {
 		w.t.Fatal("no reboot is asked for")
 	}
-	id := h.Spec.Reboot.ID
+	id, why := h.Spec.Reboot.ID, h.Spec.Reboot.Reason
 	host.ClearReboot(h, id)
 	w.update(h)
 	h.Status.LastReboot = infrav1.RebootStatus{ID: id, At: metav1.NewMicroTime(w.clock.Now())}
+	meta.SetStatusCondition(&h.Status.Conditions, metav1.Condition{Type: host.RebootedCondition, Status: metav1.ConditionTrue, Reason: host.ReasonRebootTaken, Message: why})
 	w.updateStatus(h)
 }
 

@@ -22,7 +22,7 @@ func (r *Reconciler) act(ctx context.Context, v *visit, next host.RemediationSte
 	case infrav1.ReasonRestartingAgent:
 		return r.restartAgent(ctx, v)
 	case infrav1.ReasonRebooting:
-		return r.reboot(ctx, v)
+		return r.reboot(ctx, v, next.Failure)
 	case infrav1.ReasonExhausted:
 		if next.Delete {
 			return r.deleteMachine(ctx, v)
@@ -57,10 +57,15 @@ func (r *Reconciler) annotate(ctx context.Context, v *visit, change func(map[str
 // reboot asks for one power cut. Without spec.reboot.force: a Node that comes back meanwhile
 // keeps its Pods. A Node that is Ready and of which a health check complains has Pods that
 // would hold the reboot up until the Machine is given up, so that force is needed there.
-// Somebody else's request is left to be met first.
-func (r *Reconciler) reboot(ctx context.Context, v *visit) error {
-	want := infrav1.RebootRequest{ID: v.rebootID(), Reason: "remediation of Machine " + v.owner.Name, Force: v.complaint != ""}
+// Somebody else's request is left to be met first. The reason stays what it was when the
+// reboot was asked for, whatever the Node says since.
+func (r *Reconciler) reboot(ctx context.Context, v *visit, failure string) error {
+	reason := host.RebootReason("remediation of Machine " + v.owner.Name + ": " + failure)
+	want := infrav1.RebootRequest{ID: v.rebootID(), Reason: reason, Force: v.complaint != ""}
 	asked := v.host.Spec.Reboot
+	if asked != nil && asked.ID == want.ID && asked.Force == want.Force {
+		want.Reason = asked.Reason
+	}
 	if v.host.Status.LastReboot.ID == want.ID || asked != nil && (*asked == want || !v.awaitsReboot()) {
 		return nil
 	}

@@ -4,8 +4,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -22,6 +25,30 @@ func TestContract_DeletedNodeIsNotRebooted(t *testing.T) {
 	w.is(infrav1.ReasonExhausted, infrav1.ReasonExhausted)
 	if w.host().Spec.Reboot != nil {
 		t.Error("rebooted for a Node that does not exist")
+	}
+}
+
+// The host's story of the reboot has what led to it, and keeps it while the Node says other things.
+func TestARebootSaysWhatLedToIt(t *testing.T) {
+	silent := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status."}
+	w := newWorld(t, func(o *objects) {
+		o.node.Status.Conditions = []corev1.NodeCondition{silent}
+		o.remediation.Spec.AgentRestartTimeoutSeconds = ptr.To[int32](0)
+	})
+	w.settle()
+	const why = "its Node's condition Ready is Unknown (NodeStatusUnknown: Kubelet stopped posting node status)"
+	if got := conditions.GetMessage(w.remediation(), infrav1.RemediatedCondition); got != "a reboot is asked for: "+why {
+		t.Errorf("Remediated says %q", got)
+	}
+	for range 2 {
+		if got := w.host().Spec.Reboot; got == nil || got.Reason != "remediation of Machine mac-1: "+why {
+			t.Errorf("the reboot asked for: %+v", got)
+		}
+		node := &corev1.Node{}
+		w.get(client.ObjectKey{Name: key.Name}, node)
+		node.Status.Conditions[0].Reason = "NodeStatusNeverUpdated"
+		w.setStatus(node)
+		w.settle()
 	}
 }
 
