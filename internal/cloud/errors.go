@@ -48,6 +48,8 @@ type Error struct {
 	Message string
 	// RequestID is the vendor's name for the request, when it gave one.
 	RequestID string
+	// Key tells the credentials of the call from others, and never what they are.
+	Key string
 	// Err is the cause, if there is one beyond the message. Its text is not shown.
 	Err error
 }
@@ -78,6 +80,15 @@ func Said(err error) string {
 	same := *e
 	same.RequestID = ""
 	return same.Error()
+}
+
+// KeyOf tells the credentials of a failed call from others; empty: nobody knows them.
+func KeyOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e != nil {
+		return e.Key
+	}
+	return ""
 }
 
 // Unwrap returns the cause.

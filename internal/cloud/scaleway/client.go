@@ -67,6 +67,20 @@ var _ cloud.Cloud = (*Client)(nil)
 type session struct {
 	servers *applesilicon.API
 	keys    *iam.API
+	// read is when the credentials were.
+	read time.Time
+	// problem of those that came later, and are not used for it; empty: none came, or they are.
+	problem string
+}
+
+// which tells the session's credentials from others, by when they were read: what is put into
+// the Secret has no other name that everybody may know.
+func (s *session) which() string {
+	said := "this key was read at " + s.read.UTC().Format(time.RFC3339)
+	if s.problem != "" {
+		said += ", and what is there now is not used: " + s.problem
+	}
+	return said
 }
 
 // New returns a client of the project, or an *OptionError. It sends nothing:
@@ -89,7 +103,7 @@ func New(opts Options) (*Client, error) {
 	return &Client{projectID: opts.ProjectID, sessions: all}, nil
 }
 
-func newSession(opts Options, transport *http.Client) (*session, error) {
+func newSession(opts Options, transport *http.Client, now time.Time) (*session, error) {
 	settings := []scw.ClientOption{
 		scw.WithAuth(opts.AccessKey, opts.SecretKey),
 		scw.WithDefaultProjectID(opts.ProjectID),
@@ -103,7 +117,7 @@ func newSession(opts Options, transport *http.Client) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("setting up the Scaleway SDK: %w", err)
 	}
-	return &session{servers: applesilicon.NewAPI(sdk), keys: iam.NewAPI(sdk)}, nil
+	return &session{servers: applesilicon.NewAPI(sdk), keys: iam.NewAPI(sdk), read: now}, nil
 }
 
 func httpClient(opts Options) *http.Client {
@@ -127,12 +141,15 @@ func (c *Client) call(ctx context.Context, f form, doing string, ask func(*sessi
 	ctx, cancel := context.WithTimeout(ctx, f.timeout())
 	defer cancel()
 	seen := &exchange{class: f.class()}
-	err := ask(c.sessions.current(), scw.WithContext(context.WithValue(ctx, exchangeKey{}, seen)))
+	with := c.sessions.current()
+	err := ask(with, scw.WithContext(context.WithValue(ctx, exchangeKey{}, seen)))
 	if err == nil && seen.empty {
 		return &cloud.Error{Kind: cloud.KindUnavailable, Doing: doing, Message: "the vendor's answer is empty", RequestID: seen.requestID}
 	}
 	if err != nil {
-		return classify(doing, seen, err)
+		failed := classify(doing, seen, err)
+		failed.Key = with.which()
+		return failed
 	}
 	if f == erase && seen.status != http.StatusNoContent {
 		return &cloud.Error{Kind: cloud.KindUnavailable, Doing: doing, Message: "this is no answer to a deletion", RequestID: seen.requestID}

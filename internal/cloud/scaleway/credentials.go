@@ -112,7 +112,7 @@ func newSessions(opts Options) (*sessions, error) {
 		s.clock = clock.RealClock{}
 	}
 	s.looked = s.clock.Now()
-	first, err := newSession(opts, s.transport)
+	first, err := newSession(opts, s.transport, s.looked)
 	if err != nil {
 		return nil, err
 	}
@@ -137,14 +137,22 @@ func (s *sessions) look() {
 	changed, err := s.renew()
 	switch {
 	case err != nil && err.Error() != s.problem:
-		s.problem = err.Error()
+		s.note(err.Error())
 		s.opts.Log.Error(err, "The vendor's new credentials cannot be used; the old ones stay")
-	case err == nil:
-		s.problem = ""
+	case err == nil && s.problem != "":
+		s.note("")
 	}
 	if changed {
 		s.opts.Log.Info("The vendor's credentials changed; the new ones are used from now on")
 	}
+}
+
+// note has the failures of calls tell what is wrong with credentials that are not used.
+func (s *sessions) note(problem string) {
+	s.problem = problem
+	noted := *s.now.Load()
+	noted.problem = problem
+	s.now.Store(&noted)
 }
 
 func (s *sessions) renew() (changed bool, err error) {
@@ -159,7 +167,7 @@ func (s *sessions) renew() (changed bool, err error) {
 	if found.ProjectID != s.used.ProjectID {
 		return false, &OptionError{ProjectIDName, "has changed: another project has other hosts, which a restart does not bring either; give a key of the project before", errProjectChanged}
 	}
-	next, err := newSession(opts, s.transport)
+	next, err := newSession(opts, s.transport, s.looked)
 	if err != nil {
 		return false, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/macfleet/macfleet/internal/cloud"
 	"github.com/macfleet/macfleet/internal/cloud/scaleway"
 )
 
@@ -33,6 +34,8 @@ type rotation struct {
 	tokens []string
 	hosts  []string
 	said   []string
+	// refuse the calls.
+	refuse bool
 }
 
 func rotate(t *testing.T) *rotation {
@@ -56,6 +59,9 @@ func (r *rotation) answer(request *http.Request) (*http.Response, error) {
 	defer r.mu.Unlock()
 	r.tokens = append(r.tokens, request.Header.Get("X-Auth-Token"))
 	r.hosts = append(r.hosts, request.URL.Host)
+	if r.refuse {
+		return respond(401, `{"message":"authentication is denied","method":"api_key","reason":"not_found","type":"denied_authentication"}`), nil
+	}
 	return respond(200, serverBody(nil)), nil
 }
 
@@ -105,6 +111,31 @@ func TestRotatedCredentialsAreUsedWithoutARestart(t *testing.T) {
 	}
 	if len(r.said) != 1 || strings.Contains(r.said[0], newSecretKey) {
 		t.Errorf("said %q, want one line without the key", r.said)
+	}
+}
+
+// A refusal says which key it is of: who replaces it sees whether the new one was read. What the
+// keys are is in no text.
+func TestARefusalTellsOneKeyFromTheNext(t *testing.T) {
+	r := rotate(t)
+	r.refuse = true
+	values := func(secret string) map[string]string {
+		return map[string]string{"SCW_ACCESS_KEY": accessKey, "SCW_SECRET_KEY": secret, "SCW_DEFAULT_PROJECT_ID": projectID}
+	}
+	for _, step := range []struct{ secret, want string }{
+		{secretKey, "this key was read at 2026-11-21T12:00:00Z"},
+		{newSecretKey, "this key was read at 2026-11-21T12:00:05Z"},
+		{newSecretKey, "this key was read at 2026-11-21T12:00:05Z"},
+		{"hunter2", "this key was read at 2026-11-21T12:00:05Z, and what is there now is not used: SCW_SECRET_KEY is malformed: it must be a UUID"},
+		{newSecretKey, "this key was read at 2026-11-21T12:00:05Z"},
+		{secretKey, "this key was read at 2026-11-21T12:00:25Z"},
+	} {
+		r.mount(t, values(step.secret))
+		_, _, err := r.client.GetServer(context.Background(), zone, serverID)
+		if got := cloud.KeyOf(err); !cloud.IsUnauthorized(err) || got != step.want {
+			t.Errorf("%v, and of the key: %q, want %q", err, got, step.want)
+		}
+		r.clock.Step(5 * time.Second)
 	}
 }
 

@@ -157,6 +157,20 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// Who puts a second wrong key into the Secret sees that it was read.
+func TestARefusedKeyIsToldFromTheNext(t *testing.T) {
+	w := newWorld(t, infra("fr-par-1"), owner())
+	for _, key := range []string{"this key was read at 2026-11-23T04:00:00Z", "this key was read at 2026-11-23T04:05:00Z"} {
+		for _, kind := range []cloud.Kind{cloud.KindUnauthorized, cloud.KindForbidden} {
+			refused := host.ZoneReport{Err: &cloud.Error{Kind: kind, Doing: "list servers", Message: "no", Key: key}}
+			c := conditions.Get(w.reconcile(t, reports{"fr-par-1": refused}), infrav1.CredentialsValidCondition)
+			if c.Reason != infrav1.ReasonCredentialsRejected || !strings.HasSuffix(c.Message, "; "+key) {
+				t.Errorf("CredentialsValid of a key that is %s says %q, want %q in it", kind, c.Message, key)
+			}
+		}
+	}
+}
+
 // Rights to read, and none to write, are rights that are missing.
 func TestRefusedWritesAreNoValidCredentials(t *testing.T) {
 	since := time.Date(2026, 11, 23, 4, 0, 0, 0, time.UTC)

@@ -62,13 +62,22 @@ func judgeCredentials(c metav1.Condition, zone string, report host.ZoneReport, l
 	case !listed:
 		return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
 	case cloud.IsUnauthorized(report.Err), cloud.IsForbidden(report.Err):
-		return not(c, metav1.ConditionFalse, infrav1.ReasonCredentialsRejected, "zone %s: %s", zone, report.Unreadable())
+		return not(c, metav1.ConditionFalse, infrav1.ReasonCredentialsRejected, "zone %s: %s%s", zone, report.Unreadable(), which(report.Err))
 	case report.At.IsZero():
 		return not(c, metav1.ConditionUnknown, reasonNotListed, "zone %s was not listed yet", zone)
 	case len(report.Refused) > 0:
 		return not(c, metav1.ConditionFalse, infrav1.ReasonWritesForbidden, "%s", forbidden(report.Refused))
 	}
 	return c
+}
+
+// which tells the refused key from those before it: who replaces it sees that the new one was
+// read, and refused as well.
+func which(refused error) string {
+	if key := cloud.KeyOf(refused); key != "" {
+		return "; " + key
+	}
+	return ""
 }
 
 // forbidden says which right is missing: the vendor grants reading and writing apart.
