@@ -46,6 +46,16 @@ func busy() *snapshot.Snapshot {
 	return s
 }
 
+// paused are two Macs, of which one runs and one is off, whose Machines somebody has paused.
+func paused() *snapshot.Snapshot {
+	s := busy()
+	s = &snapshot.Snapshot{At: s.At, Hosts: s.Hosts[:2], Machines: s.Machines[:2]}
+	for i := range s.Machines {
+		s.Machines[i].Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
+	}
+	return s
+}
+
 func newTestWriter(t *testing.T) writer {
 	t.Helper()
 	w, err := newWriter()
@@ -57,7 +67,7 @@ func newTestWriter(t *testing.T) writer {
 
 func TestThePageOfAFleet(t *testing.T) {
 	w := newTestWriter(t)
-	for name, s := range map[string]*snapshot.Snapshot{"page.html": busy(), "empty.html": {At: clitest.Now()}} {
+	for name, s := range map[string]*snapshot.Snapshot{"page.html": busy(), "empty.html": {At: clitest.Now()}, "paused.html": paused()} {
 		clitest.Golden(t, name, screen.Screen{}, func(out io.Writer, _ screen.Screen) error {
 			p, err := w.parts(viewOf(s, reasons.Read(), ""))
 			if err != nil {

@@ -36,7 +36,7 @@ type tile struct {
 	Floor  string
 	Price  string
 	// Why is what keeps it out of the pool, or how its Machine is, where its phase does not
-	// say it.
+	// say it, and whether that is paused.
 	Why string
 }
 
@@ -69,13 +69,21 @@ func tilesOf(s *snapshot.Snapshot) []tile {
 }
 
 // addMachine takes up how the Machine of a Mac in use is: a Mac is a Machine's also where
-// it has lost its power.
+// it has lost its power, or where somebody has paused the Machine.
 func (t *tile) addMachine(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) {
-	if m == nil || t.Phase != string(infrav1.HostInUse) || show.PhaseOf(s, m) == "Running" {
+	if m == nil {
 		return
 	}
-	t.Mood = moodWord(show.MachineMood(show.PhaseOf(s, m)))
-	t.Why = cmp.Or(t.Why, show.PhaseOf(s, m))
+	if t.Phase == string(infrav1.HostInUse) && show.PhaseOf(s, m) != "Running" {
+		t.Mood = moodWord(show.MachineMood(show.PhaseOf(s, m)))
+		t.Why = cmp.Or(t.Why, show.PhaseOf(s, m))
+	}
+	if c := show.PauseOf(m); c != nil {
+		t.Why = strings.TrimPrefix(t.Why+", "+c.Reason, ", ")
+		if t.Mood == moodWord(screen.Good) {
+			t.Mood = moodWord(screen.Busy)
+		}
+	}
 }
 
 // short is as much of a host's name as people tell Macs apart by: the zone, and the

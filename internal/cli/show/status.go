@@ -92,6 +92,7 @@ func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
 	for _, item := range NoManager(s) {
 		items = append(items, finding{item, true})
 	}
+	items = append(items, pauseFindings(s)...)
 	for _, of := range []func(*snapshot.Snapshot, reasons.Book) []finding{zoneFindings, profileFindings, hostFindings, machineFindings, noInfrastructureFindings, nodeFindings, podFindings} {
 		items = append(items, of(s, book)...)
 	}

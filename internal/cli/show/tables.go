@@ -169,6 +169,9 @@ func MachineMood(phase string) screen.Mood {
 // which bears its name.
 func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string {
 	var why []string
+	if c := PauseOf(m); c != nil {
+		why = append(why, because(c.Reason, c.Message))
+	}
 	if c := DrainOf(s, m); c != nil {
 		why = append(why, because(c.Reason+" for "+ago(s.At, &c.LastTransitionTime.Time), c.Message))
 	}

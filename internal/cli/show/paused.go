@@ -1,0 +1,48 @@
+package show
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/cli/snapshot"
+)
+
+// PauseOf is what keeps every controller away from a Machine: its own annotation, or its Cluster.
+// nil: nothing does, as of a Machine that is deleted, which its own pause does not hold up.
+func PauseOf(m *infrav1.ScalewayAppleSiliconMachine) *metav1.Condition {
+	if m.DeletionTimestamp != nil {
+		return nil
+	}
+	if c := meta.FindStatusCondition(m.Status.Conditions, infrav1.PausedCondition); c != nil && Unhealthy(*c) {
+		return c
+	}
+	if !annotations.HasPaused(m) {
+		return nil
+	}
+	return &metav1.Condition{ // no manager has seen it yet
+		Type: infrav1.PausedCondition, Status: metav1.ConditionTrue, Reason: infrav1.PausedCondition,
+		Message: fmt.Sprintf("ScalewayAppleSiliconMachine has the %s annotation", clusterv1.PausedAnnotation),
+	}
+}
+
+// pauseFindings are the Machines that somebody has paused each for itself. A Cluster's pause
+// stands on the Cluster's own line.
+func pauseFindings(s *snapshot.Snapshot) []finding {
+	var found []finding
+	for i := range s.Machines {
+		m := &s.Machines[i]
+		c := PauseOf(m)
+		if c == nil || !annotations.HasPaused(m) {
+			continue
+		}
+		f := finding{of("machine", m, *c), true}
+		f.Command = fmt.Sprintf("macfleet machine resume %s -n %s", m.Name, m.Namespace)
+		found = append(found, f)
+	}
+	return found
+}
