@@ -98,6 +98,15 @@ func TestPlan(t *testing.T) {
 			again: 90 * time.Second,
 		},
 		"not Ready yet after the change": {machines: []Machine{with(old("a"), func(m *Machine) { soaking(m); unready(m) }), old("b")}, again: 16 * time.Minute},
+		"off for longer than the soak, which does not count": {
+			policy: wide,
+			machines: []Machine{with(old("a"), func(m *Machine) {
+				soaking(m)
+				unready(m)
+				m.PermitAt, m.ProvedAt, m.DownSince = ago(12*time.Minute), ago(10*time.Minute), ago(9*time.Minute)
+			}), old("b")},
+			again: 7 * time.Minute,
+		},
 		"the canary failed": {
 			policy: wide, machines: []Machine{with(old("a"), func(m *Machine) { turn(m); failed(m) }), old("b")},
 			end: []string{"a"}, halted: infrav1.ReasonCanaryFailed, why: "the revision failed on a, one of the first to try it", again: 29 * time.Minute,
@@ -351,7 +360,7 @@ func TestEveryTurnEnds(t *testing.T) {
 
 func TestStates(t *testing.T) {
 	machines := []Machine{
-		done("updated"), with(old("soaking"), soaking), with(old("updating"), turn), old("outdated"),
+		done("updated"), with(old("soaking"), soaking), with(done("unready"), unready), with(old("updating"), turn), old("outdated"),
 		with(done("drifted"), drifted), with(old("failed"), failed), with(old("held"), held),
 	}
 	got := Plan(Input{Revision: "new", Policy: infrav1.RolloutPolicy{Paused: true, MaxUnavailable: 9}, Machines: machines, Now: now()})

@@ -11,6 +11,8 @@ const (
 	Updated State = "updated"
 	// Soaking: at the revision, and not yet well for long enough.
 	Soaking State = "soaking"
+	// Unready: at the revision, and its Node is not Ready; its soak begins when that is.
+	Unready State = "unready"
 	// Updating: it is its turn.
 	Updating State = "updating"
 	// Outdated: it waits for its turn.
@@ -24,7 +26,9 @@ const (
 )
 
 // States are all states, in the order of a rollout.
-func States() []State { return []State{Updated, Soaking, Updating, Outdated, Drifted, Failed, Held} }
+func States() []State {
+	return []State{Updated, Soaking, Unready, Updating, Outdated, Drifted, Failed, Held}
+}
 
 // count says how each Machine does.
 func (p *plan) count() {
@@ -52,6 +56,8 @@ func (p *plan) state(m Machine) State {
 		return Drifted
 	case p.settled(m):
 		return Updated
+	case m.ReadySince.IsZero():
+		return Unready
 	}
 	return Soaking
 }
