@@ -1,15 +1,13 @@
 package act
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
+	"github.com/macfleet/macfleet/internal/rollout"
 )
 
 // Undo makes a profile what it was when all of its Macs had it last.
@@ -48,28 +46,15 @@ func (a Undo) Plan(profile *infrav1.MacNodeProfile) (Plan, error) {
 
 // find is the revision to go back to, and what that changes; nil: there is none.
 func (a Undo) find(profile *infrav1.MacNodeProfile) (*infrav1.ProfileRevision, map[string]any, error) {
-	current := profile.Spec.DeepCopy()
-	current.Rollout = infrav1.RolloutPolicy{}
-	now, err := json.Marshal(current)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the profile's spec: %w", err)
-	}
 	for i := range profile.Status.History {
 		r := &profile.Status.History[i]
 		if !strings.HasPrefix(r.Revision, a.To) {
 			continue
 		}
-		diff, err := jsonpatch.CreateMergePatch(now, r.Spec.Raw)
+		patch, err := rollout.UndoPatch(profile, *r)
 		if err != nil {
-			return nil, nil, fmt.Errorf("comparing with revision %.12s: %w", r.Revision, err)
+			return nil, nil, err
 		}
-		var patch map[string]any
-		if err := json.Unmarshal(diff, &patch); err != nil {
-			return nil, nil, fmt.Errorf("comparing with revision %.12s: %w", r.Revision, err)
-		}
-		// What is waited for, and what may be ordered, change nothing on a Mac.
-		delete(patch, "agentVersion")
-		delete(patch, "maxOrdered")
 		if len(patch) > 0 {
 			return r, patch, nil
 		}

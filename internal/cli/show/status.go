@@ -4,14 +4,12 @@ package show
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,6 +18,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 	"github.com/macfleet/macfleet/internal/host"
+	"github.com/macfleet/macfleet/internal/rollout"
 )
 
 // StatusKinds are what StatusOf looks at.
@@ -211,15 +210,11 @@ func haltCommand(p *infrav1.MacNodeProfile) string {
 // asksForAnother says whether a profile asks its Macs for something else than it did when all of
 // them had it last. What came with a new manager, as its agent, is not the profile's.
 func asksForAnother(p *infrav1.MacNodeProfile) bool {
-	var then infrav1.MacNodeProfileSpec
-	if len(p.Status.History) == 0 || json.Unmarshal(p.Status.History[0].Spec.Raw, &then) != nil {
+	if len(p.Status.History) == 0 {
 		return false
 	}
-	now := *p.Spec.DeepCopy()
-	for _, s := range []*infrav1.MacNodeProfileSpec{&now, &then} {
-		s.Rollout, s.AgentVersion, s.MaxOrdered = infrav1.RolloutPolicy{}, "", nil
-	}
-	return !equality.Semantic.DeepEqual(now, then)
+	patch, err := rollout.UndoPatch(p, p.Status.History[0])
+	return err == nil && len(patch) > 0
 }
 
 // alone are the phases of hosts that no Machine waits for, and that only a person ends.
