@@ -252,18 +252,12 @@ func (f *Facts) setDisk(value string) bool {
 	return false
 }
 
-// setFileVault: what is not clearly off counts as on, as one that comes with the next login.
 func (f *Facts) setFileVault(value string) bool {
-	coming := strings.Contains(value, "in progress") || strings.Contains(value, "Deferred enablement")
-	switch {
-	case strings.HasPrefix(value, "FileVault is Off.") && !coming:
-		f.FileVault = Off
-	case strings.HasPrefix(value, "FileVault is "):
-		f.FileVault = On
-	default:
-		return false
+	on, known := document.FileVaultOn(value)
+	if known {
+		f.FileVault = map[bool]Switch{true: On, false: Off}[on]
 	}
-	return true
+	return known
 }
 
 func (f *Facts) setStaged(value string) bool {

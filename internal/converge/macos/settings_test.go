@@ -54,24 +54,6 @@ func TestAquaIsLookedForInTheDomainItself(t *testing.T) {
 	}
 }
 
-func TestParseFileVault(t *testing.T) {
-	for text, want := range map[string]bool{
-		"FileVault is Off.\n": false,
-		"FileVault is On.\n":  true,
-		"FileVault is Off.\nEncryption in progress: Percent completed = 3\n":           true,
-		"FileVault is Off.\nDeferred enablement appears to be active for user 'm1'.\n": true,
-		"FileVault is Off, but will be enabled after the next restart.\n":              true,
-		"FileVault is On.\nDecryption in progress: Percent completed = 90\nwhatever\n": true,
-	} {
-		if got, err := parseFileVault(text); err != nil || got != want {
-			t.Errorf("%q: %v (%v)", text, got, err)
-		}
-	}
-	if _, err := parseFileVault("fdesetup: command not understood"); err == nil {
-		t.Error("an unknown answer counts")
-	}
-}
-
 func TestParseFree(t *testing.T) {
 	const head = "Filesystem 1024-blocks Used Available Capacity iused ifree %iused Mounted on\n"
 	if got, err := parseFree(head + "/dev/disk3s5 239362496 100000000 123456789 45% 1 2 0% /System/Volumes/Data\n"); err != nil || got != 123456789<<10 {
@@ -209,7 +191,6 @@ func FuzzHostileOutput(f *testing.F) {
 		parsePower(text)
 		parseSSHD(text)
 		isAqua(text)
-		_, _ = parseFileVault(text)
 		_, _ = parseFree(text)
 		_, _ = parseVolume(text)
 		_, _ = parseDomain(text)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
 // localSystem is what else this Mac says of itself.
@@ -20,24 +22,17 @@ const (
 	newsyslogCommand = "/usr/sbin/newsyslog"
 )
 
-// FileVault implements System. What is not clearly off counts as on: a disk that
-// is being encrypted asks for a password at the next boot, and a deferred FileVault is
-// turned on by the next login or logout of its user, as those that converge brings about.
+// FileVault implements System.
 func (localSystem) FileVault(ctx context.Context) (bool, error) {
 	out, err := run(ctx, fdesetupCommand, "status")
 	if err != nil {
 		return false, err
 	}
-	return parseFileVault(out)
-}
-
-func parseFileVault(text string) (bool, error) {
-	if !strings.Contains(text, "FileVault is ") {
-		return false, fmt.Errorf("fdesetup says %q", firstLine(text))
+	on, known := document.FileVaultOn(out)
+	if !known {
+		return false, fmt.Errorf("fdesetup says %q", firstLine(out))
 	}
-	coming := strings.Contains(text, "in progress") || strings.Contains(text, "Deferred enablement")
-	off := firstLine(text) == "FileVault is Off." && !coming
-	return !off, nil
+	return on, nil
 }
 
 // VirtualMachine implements System.
