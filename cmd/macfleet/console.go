@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/remote"
 )
 
@@ -38,6 +39,12 @@ func consoleOf(cmd *cobra.Command, shell bool) (at remote.Console, restore func(
 	sizes, stop := followSize(fd)
 	at.Resized = sizes
 	return at, func() { stop(); _ = term.Restore(fd, before) }, nil
+}
+
+// cleanedConsole shows what a Mac says, without what a terminal obeys: a guest, or whoever
+// took the Mac over, may have written it. Only what a person runs there shows as it is.
+func cleanedConsole(cmd *cobra.Command) remote.Console {
+	return remote.Console{In: strings.NewReader(""), Out: screen.Cleaned(cmd.OutOrStdout()), Err: screen.Cleaned(cmd.ErrOrStderr())}
 }
 
 // followSize tells of each other size of the terminal.

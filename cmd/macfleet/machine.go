@@ -127,12 +127,7 @@ func (v *macVerb) doctor(cmd *cobra.Command, name, command string) error {
 		return err
 	}
 	defer func() { _ = session.Close() }()
-	at, restore, err := consoleOf(cmd, false)
-	if err != nil {
-		return err
-	}
-	code, err := session.Interact(cmd.Context(), command, at)
-	restore()
+	code, err := session.Interact(cmd.Context(), command, cleanedConsole(cmd))
 	if err == nil && code != 0 {
 		if err := v.agentIsThere(cmd.Context(), session); err != nil {
 			return err

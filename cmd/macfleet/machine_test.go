@@ -344,22 +344,36 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// Guests and a hostile Mac write into these logs.
-func TestAMacsLogsDoNothingToATerminal(t *testing.T) {
-	mac := newTestMac(t)
-	mac.console = func(command string, channel ssh.Channel) int {
-		switch {
-		case command == agentTest: // it is there
-		case strings.HasSuffix(command, " report"):
-			return 1
-		default:
-			_, _ = io.WriteString(channel, "\x1b[2Jout\n")
-			_, _ = io.WriteString(channel.Stderr(), "\x1b]0;err\a\n")
+// Guests and a hostile Mac write into what these verbs show.
+func TestAMacsWordsDoNothingToATerminal(t *testing.T) {
+	for _, verb := range []string{"logs", "doctor"} {
+		for name, c := range map[string]struct{ said, shown string }{
+			"ESC":           {"\x1b[2Jout", "\ufffd[2Jout"},
+			"BEL":           {"\x1b]0;out\a", "\ufffd]0;out\ufffd"},
+			"CR":            {"bad\rwell", "bad\ufffdwell"},
+			"C1":            {"out\u009b2J\u0090", "out\ufffd2J\ufffd"},
+			"C1 as a byte":  {"out\x9b2J", "out\ufffd2J"},
+			"invalid UTF-8": {"out\xff\xc3(", "out\ufffd\ufffd("},
+			"other letters": {"für\t«Macs»", "für\t«Macs»"},
+		} {
+			t.Run(verb+" "+name, func(t *testing.T) {
+				mac := newTestMac(t)
+				mac.console = func(command string, channel ssh.Channel) int {
+					switch {
+					case command == agentTest: // it is there
+					case strings.HasSuffix(command, " report"):
+						return 1
+					default:
+						_, _ = io.WriteString(channel, c.said+"\n")
+						_, _ = io.WriteString(channel.Stderr(), c.said+"\n")
+					}
+					return 0
+				}
+				_, out, errs := machineVerb(t, mac, reachable(t, mac), verb, "")
+				if out != c.shown+"\n" || !strings.HasSuffix(errs, c.shown+"\n") {
+					t.Errorf("%q, %q; want %q", out, errs, c.shown)
+				}
+			})
 		}
-		return 0
-	}
-	_, out, errs := machineVerb(t, mac, reachable(t, mac), "logs", "")
-	if strings.ContainsAny(out+errs, "\x1b\a") || !strings.Contains(out, "\ufffd[2Jout\n") || !strings.Contains(errs, "\ufffd]0;err\ufffd\n") {
-		t.Errorf("%q, %q", out, errs)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/converge/launchd"
 	"github.com/macfleet/macfleet/internal/remote"
@@ -63,8 +62,7 @@ func (l *logs) show(cmd *cobra.Command, name string) error {
 			return err
 		}
 	}
-	at := remote.Console{In: strings.NewReader(""), Out: screen.Cleaned(cmd.OutOrStdout()), Err: screen.Cleaned(cmd.ErrOrStderr())}
-	err = ended(session.Interact(ctx, l.tail(), at))
+	err = ended(session.Interact(ctx, l.tail(), cleanedConsole(cmd)))
 	if l.follow && ctx.Err() != nil {
 		return nil // ended by hand
 	}

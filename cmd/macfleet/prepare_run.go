@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/converge/document"
 	"github.com/macfleet/macfleet/internal/remote"
 )
@@ -78,8 +79,9 @@ func (p *preparation) run(ctx context.Context) error {
 	return nil
 }
 
+// say tells a person; what a Mac said of itself moves no cursor.
 func (p *preparation) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(p.out, format+"\n", args...)
+	_, _ = fmt.Fprintf(screen.Cleaned(p.out), format+"\n", args...)
 }
 
 // pin settles the host key: by the flag, or by asking. The connection that shows the

@@ -59,6 +59,16 @@ func TestRequirement002_PrepareByHand(t *testing.T) {
 	}
 }
 
+// What answers at an address before anybody knows that it is a Mac writes to a terminal.
+func TestWhatAMacSaysOfItselfDoesNothingToATerminal(t *testing.T) {
+	m := newTestMac(t)
+	m.facts["hw.model"] = "Mac14,3\x1b[2J\a\u009b1A\xff\rtype rm"
+	got := m.prepare(willing(), nil)
+	if want := "it is a Mac14,3\ufffd[2J\ufffd\ufffd1A\ufffd\ufffdtype rm with macOS "; got.code != 0 || !strings.Contains(got.stdout, want) {
+		t.Errorf("%+v, want %q", got, want)
+	}
+}
+
 // document is what an execution read.
 func (m *testMac) document(i int) document.Desired {
 	m.t.Helper()
