@@ -136,3 +136,10 @@ func Going(h *Host) bool {
 
 // ReleaseHeld reports a release that goes no further: the server is somebody else's meanwhile.
 func ReleaseHeld(h *Host) bool { return h.Spec.Release != nil && ChangedByOther(h) }
+
+// Unnamed reports a Mac that is wiped for the pool, and whose server does not have its
+// name there yet: for a moment, unless the vendor refuses the name.
+func Unnamed(h *Host) bool {
+	release, wipe := h.Spec.Release, h.Spec.Record.Wipe
+	return release != nil && release.Policy == infrav1.Recycle && wipe.RequestedAt != nil && wipe.ObservedAt != nil && !ChangedByOther(h)
+}

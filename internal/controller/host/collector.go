@@ -35,7 +35,8 @@ func newGauges() gauges {
 				"kind stranded: once ours, foreign: named by others.", "zone", "kind"),
 		blocked: gauge("macfleet_blocked_hosts",
 			"Hosts on their way into the pool that go no further without a person; reason notwiped: in the pool by name "+
-				"but not clean, held: released but renamed by others, adoption: to be adopted and something is in the way.", "zone", "reason"),
+				"but not clean, held: released but renamed by others, unnamed: wiped but not named into the pool, "+
+				"adoption: to be adopted and something is in the way.", "zone", "reason"),
 		billed: gauge("macfleet_host_billed_until_seconds",
 			"Unix time until which the vendor bills at least, the latest of the hosts of a zone and type.", "zone", "type"),
 	}
@@ -89,6 +90,7 @@ func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, namin
 		g.orphans.WithLabelValues(zone, "foreign").Add(toFloat(stray == host.ForeignStray))
 		g.blocked.WithLabelValues(zone, "notwiped").Add(toFloat(stray == "" && h.Status.Phase == infrav1.HostDirty && !host.AwaitsFirstWipe(h)))
 		g.blocked.WithLabelValues(zone, "held").Add(toFloat(host.ReleaseHeld(h)))
+		g.blocked.WithLabelValues(zone, "unnamed").Add(toFloat(host.Unnamed(h)))
 		waits := h.Spec.Adopt != nil && meta.IsStatusConditionFalse(h.Status.Conditions, host.AdoptedCondition)
 		g.blocked.WithLabelValues(zone, "adoption").Add(toFloat(waits))
 		if until := h.Status.Server.DeletableAt; until != nil {

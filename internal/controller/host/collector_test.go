@@ -49,7 +49,7 @@ func TestHostsThatWaitForAPersonAreCounted(t *testing.T) {
 		h.Spec.Zone = zone
 		h.Status.Phase, h.Status.Conditions = c.phase, c.conditions
 		g := count([]infrav1.ScalewayAppleSiliconHost{h}, nil, host.Naming{})
-		for _, reason := range []string{"notwiped", "held", "adoption"} {
+		for _, reason := range []string{"notwiped", "held", "unnamed", "adoption"} {
 			if got := testutil.ToFloat64(g.blocked.WithLabelValues(zone, reason)); got != toFloat(reason == c.counted) {
 				t.Errorf("%s: %v of %s, want %q counted alone", name, got, reason, c.counted)
 			}
@@ -75,11 +75,12 @@ func TestHostsAreCounted(t *testing.T) {
 	}
 	leading = true
 	want := `
-# HELP macfleet_blocked_hosts Hosts on their way into the pool that go no further without a person; reason notwiped: in the pool by name but not clean, held: released but renamed by others, adoption: to be adopted and something is in the way.
+# HELP macfleet_blocked_hosts Hosts on their way into the pool that go no further without a person; reason notwiped: in the pool by name but not clean, held: released but renamed by others, unnamed: wiped but not named into the pool, adoption: to be adopted and something is in the way.
 # TYPE macfleet_blocked_hosts gauge
 macfleet_blocked_hosts{reason="adoption",zone="fr-par-1"} 0
 macfleet_blocked_hosts{reason="held",zone="fr-par-1"} 0
 macfleet_blocked_hosts{reason="notwiped",zone="fr-par-1"} 0
+macfleet_blocked_hosts{reason="unnamed",zone="fr-par-1"} 0
 # HELP macfleet_host_billed_until_seconds Unix time until which the vendor bills at least, the latest of the hosts of a zone and type.
 # TYPE macfleet_host_billed_until_seconds gauge
 macfleet_host_billed_until_seconds{type="M2-L",zone="fr-par-1"} 1.7951796e+09
