@@ -367,3 +367,12 @@ func TestKeysThatMayLogIn(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// What a label may be is said of the profile, before there is a document: accept counts on it.
+func TestLabelsOfTheNodeAreNotJudgedOnAMac(t *testing.T) {
+	d := desired()
+	d.Node.Labels = map[string]string{"node-role.kubernetes.io/mac": "is no value of a label"}
+	if err := d.Validate(); err != nil {
+		t.Error(err)
+	}
+}

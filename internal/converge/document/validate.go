@@ -49,6 +49,13 @@ var (
 func IsSHA256(s string) bool { return hashShape.MatchString(s) }
 
 // Validate reports the first field that cannot be applied, as a *FieldError.
+//
+// It passes over the labels and taints of the Node on purpose. A profile with one that cannot
+// be, or that a node may not set, is refused in one line before there is a document: see
+// rollout.Check. No step on a Mac applies them; the agent looks at the labels again when it
+// starts. So `macfleet host accept` has a release fail to start after all steps before that
+// went well, as a bad release would, and sees converge go back. Other fields fail in a step,
+// or, as a port that is taken, leave the Mac otherwise than before.
 func (d Desired) Validate() error {
 	for _, check := range []struct {
 		ok     bool
