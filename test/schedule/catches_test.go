@@ -33,6 +33,9 @@ func catches(t *testing.T, bug seams, words ...string) {
 	each(cmp.Or(bug.from, 1), mostSeeds, func(seed uint64) bool {
 		o := ofSeed(seed, 250)
 		o.seams = bug
+		if bug.apart {
+			o = inTwo(o)
+		}
 		if bug.fair {
 			o.weather = weather{}
 		}

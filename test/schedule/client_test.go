@@ -31,13 +31,15 @@ func (s *store) list(kind string) []client.Object                    { return s.
 
 // cache follows the log of each kind, at a pace that the schedule decides.
 type cache struct {
-	of    *store
+	of *store
+	// hides is a namespace that is not watched; empty: none.
+	hides string
 	seen  map[string]int
 	table map[string]map[client.ObjectKey]client.Object
 }
 
-func newCache(of *store) *cache {
-	c := &cache{of: of, seen: map[string]int{}, table: map[string]map[client.ObjectKey]client.Object{}}
+func newCache(of *store, hides string) *cache {
+	c := &cache{of: of, hides: hides, seen: map[string]int{}, table: map[string]map[client.ObjectKey]client.Object{}}
 	c.sync()
 	return c
 }
@@ -58,14 +60,18 @@ func (c *cache) deliver(kind string, most int) int {
 		c.table[kind] = map[client.ObjectKey]client.Object{}
 	}
 	for _, event := range news {
-		if event.object == nil {
+		switch {
+		case c.hidden(event.key):
+		case event.object == nil:
 			delete(c.table[kind], event.key)
-			continue
+		default:
+			c.table[kind][event.key] = event.object
 		}
-		c.table[kind][event.key] = event.object
 	}
 	return len(news)
 }
+
+func (c *cache) hidden(key client.ObjectKey) bool { return c.hides != "" && key.Namespace == c.hides }
 
 func (c *cache) get(kind string, key client.ObjectKey) client.Object { return c.table[kind][key] }
 func (c *cache) list(kind string) []client.Object                    { return sorted(c.table[kind]) }
@@ -96,6 +102,9 @@ func (p *port) pass(ctx context.Context, verb string, object client.Object, act 
 // Get implements client.Reader.
 func (p *port) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	kind := p.store.kind(object)
+	if c, is := p.from.(*cache); is && c.hidden(key) {
+		return errHidden(key)
+	}
 	var found client.Object
 	read := func() error {
 		if found = p.from.get(kind, key); found == nil {

@@ -25,7 +25,7 @@ const (
 )
 
 // cluster is one management cluster: its API server, Cluster API core, and two
-// managers, of which one leads.
+// managers, of which one leads, or each for a namespace of its own.
 type cluster struct {
 	sim      *sim
 	name     string
@@ -72,13 +72,28 @@ func (s *sim) newCluster(name string) *cluster {
 		c.reclaims = name + "-"
 	}
 	c.store.check = c.admit
+	for _, in := range c.namespaces() {
+		c.create(in)
+	}
+	s.must(c.store.create(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+		Data:       map[string]string{"kubeconfig": `{"kind":"Config","apiVersion":"v1","clusters":[{"name":"","cluster":{"server":"https://192.0.2.1:6443","certificate-authority-data":"Y2E="}}]}`},
+	}))
+	c.managers = [2]*manager{s.startManager(c, 1), s.startManager(c, 2)}
+	c.leads = [2]bool{true, s.apart}
+	return c
+}
+
+// create makes the Cluster, in one of its namespaces.
+func (c *cluster) create(in string) {
+	s, name := c.sim, c.name
 	labels := map[string]string{clusterv1.ClusterNameLabel: name}
 	s.must(c.store.create(&infrav1.ScalewayAppleSiliconCluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name, Labels: labels},
 		Spec:       infrav1.ScalewayAppleSiliconClusterSpec{Zones: []string{zone}},
 	}))
 	object := &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name},
 		Spec: clusterv1.ClusterSpec{
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "ScalewayAppleSiliconCluster", Name: name},
 			ControlPlaneRef:   clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "ExternalControlPlane", Name: name},
@@ -87,13 +102,6 @@ func (s *sim) newCluster(name string) *cluster {
 	s.must(c.store.create(object))
 	object.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 	s.must(c.store.update(object, true))
-	s.must(c.store.create(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
-		Data:       map[string]string{"kubeconfig": `{"kind":"Config","apiVersion":"v1","clusters":[{"name":"","cluster":{"server":"https://192.0.2.1:6443","certificate-authority-data":"Y2E="}}]}`},
-	}))
-	c.managers = [2]*manager{s.startManager(c, 1), s.startManager(c, 2)}
-	c.leads = [2]bool{true, false}
-	return c
 }
 
 // active are the managers that work now.
@@ -184,10 +192,13 @@ type departure struct {
 // newMachine is a person, or a MachineSet, that wants one more Mac.
 func (c *cluster) newMachine(class infrav1.MachineClass) {
 	c.machines++
-	name := fmt.Sprintf("%s-%d", c.name, c.machines)
+	name, in := fmt.Sprintf("%s-%d", c.name, c.machines), namespace
+	if c.sim.apart {
+		in = c.anyNamespace()
+	}
 	labels := map[string]string{clusterv1.ClusterNameLabel: c.name}
 	owner := &clusterv1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, Finalizers: []string{coreHolds}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name, Labels: labels, Finalizers: []string{coreHolds}},
 		Spec: clusterv1.MachineSpec{
 			ClusterName:       c.name,
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: kindMachine, Name: name},
@@ -196,12 +207,12 @@ func (c *cluster) newMachine(class infrav1.MachineClass) {
 	c.sim.must(c.store.create(owner))
 	c.sim.must(c.store.create(&infrav1.ScalewayAppleSiliconMachine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, Labels: labels,
+			Namespace: in, Name: name, Labels: labels,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: owner.UID, Controller: ptr.To(true)}},
 		},
 		Spec: infrav1.ScalewayAppleSiliconMachineSpec{MachineClass: class},
 	}))
-	c.sim.note("user: new Machine %s %s%s", name, class.Acquisition, class.ReleasePolicy)
+	c.sim.note("user: new Machine %s %s%s", shortKey(client.ObjectKeyFromObject(owner)), class.Acquisition, class.ReleasePolicy)
 }
 
 // anyClass is what a person may want: mostly a Mac of the pool that goes back to it.

@@ -92,6 +92,9 @@ func (s *sim) giveRights() {
 
 // actRivals lets both managers lead, for long.
 func (s *sim) actRivals(c *cluster) {
+	if s.apart {
+		return
+	}
 	c.leads = [2]bool{true, true}
 	c.overlapEnds = s.clock.Now().Add(s.between(time.Minute, 10*time.Minute))
 	s.note("two managers lead %s for long", c.name)

@@ -32,6 +32,10 @@ type seams struct {
 	sweep func(*manager, client.Reader) client.Reader
 	// fair: what the bug needs is rarer in the weather, so there is none.
 	fair bool
+	// apart: there are two namespaces, with a manager each.
+	apart bool
+	// options are what the controllers of Hosts are given otherwise.
+	options func(*hostctl.Options)
 	// from is the first seed to try, near one that shows the bug; 0: the first of all.
 	from uint64
 	// extra is one more actor beside the controllers, run with each pass of a host.
@@ -45,6 +49,8 @@ type manager struct {
 	cluster *cluster
 	name    string
 	dead    bool
+	// hidden is the namespace of the cluster's other manager; empty: it works for all.
+	hidden string
 
 	cache    *cache
 	cached   client.Client
@@ -61,7 +67,8 @@ type manager struct {
 }
 
 func (s *sim) startManager(c *cluster, n int) *manager {
-	m := &manager{sim: s, cluster: c, name: fmt.Sprintf("%s%d", c.name, n), cache: newCache(c.store), busy: map[string]bool{}, missedAt: map[string]time.Time{}}
+	hidden := s.hidden(n)
+	m := &manager{sim: s, cluster: c, name: fmt.Sprintf("%s%d", c.name, n), hidden: hidden, cache: newCache(c.store, hidden), busy: map[string]bool{}, missedAt: map[string]time.Time{}}
 	now := s.clockOf(c, n)
 	m.cached = &port{m: m, store: c.store, from: m.cache}
 	m.fresh = &port{m: m, store: c.store, from: c.store}
@@ -78,6 +85,12 @@ func (s *sim) startManager(c *cluster, n int) *manager {
 	}
 	options := hostctl.Options{
 		Cloud: vendor, Clock: now, DefaultPoolPrefix: poolPrefix, OrphanReclaimZones: []string{zone}, ClaimNamePrefix: c.reclaims,
+	}
+	if s.apart {
+		options.Namespace = c.namespaces()[n-1]
+	}
+	if s.seams.options != nil {
+		s.seams.options(&options)
 	}
 	m.hosts, err = hostctl.New(m.cached, m.fresh, recorder{m}, options)
 	s.must(err)
@@ -101,7 +114,7 @@ func (s *sim) startManager(c *cluster, n int) *manager {
 // pass is a reconciler's look at one object; nil while one is under way.
 func (m *manager) pass(controller string, key types.NamespacedName) *task {
 	id := controller + " " + key.String()
-	if m.busy[id] {
+	if m.busy[id] || m.cache.hidden(key) {
 		return nil
 	}
 	m.busy[id] = true

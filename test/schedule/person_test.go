@@ -361,5 +361,5 @@ func (c *cluster) adopts(m *clusterv1.Machine) {
 func (c *cluster) ofThePool(m *infrav1.ScalewayAppleSiliconMachine) bool {
 	owned := c.store.get("Machine", client.ObjectKeyFromObject(m)) != nil
 	prefix := m.Spec.AdoptPoolPrefix
-	return owned && m.Namespace == namespace && m.Spec.ProviderID == "" && (prefix == "" || prefix == poolPrefix) && !strings.HasPrefix(m.Name, poolPrefix)
+	return owned && slices.Contains(c.namespaces(), m.Namespace) && m.Spec.ProviderID == "" && (prefix == "" || prefix == poolPrefix) && !strings.HasPrefix(m.Name, poolPrefix)
 }

@@ -239,13 +239,14 @@ func (c *cluster) judgeSweep(now *host.Host) {
 	if !exists {
 		return // deleted at the vendor since it was read: there is nothing to take
 	}
-	if c.store.get(kindMachine, client.ObjectKey{Namespace: namespace, Name: server.Name}) != nil {
+	if c.machineNamed(server.Name) != nil {
 		s.violate("host %s is taken back though there is a Machine of its name", now.Name)
 	}
 	if now.Spec.Release.Origin != infrav1.OriginReclaim {
 		return
 	}
-	if c.paused() && s.clock.Since(c.pausedAt) > grace {
+	// Only the first namespace's Cluster is ever paused.
+	if now.Spec.ClaimRef.Namespace != second && c.paused() && s.clock.Since(c.pausedAt) > grace {
 		s.violate("host %s is taken back while its Cluster is paused", now.Name)
 	}
 	if c.reclaims == "" || !strings.HasPrefix(now.Status.Server.Name, c.reclaims) {
@@ -297,6 +298,7 @@ func (s *sim) licence(m *manager, r *http.Request) string {
 		s.violate("%s %s without a Host", r.Method, path)
 		return asks.Name
 	}
+	m.judgeApart(h, actOf(r.Method, verb))
 	s.licenceFor(h, r.Method, verb, asks)
 	s.judgeAct(m.cluster, h, actOf(r.Method, verb), asks.Name)
 	return asks.Name

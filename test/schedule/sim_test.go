@@ -36,8 +36,10 @@ type settings struct {
 	harsh bool
 	// reclaims: the sweep takes strays back; otherwise chance decides.
 	reclaims bool
-	weather  weather
-	seams    seams
+	// apart: each of the two managers works for a namespace of its own.
+	apart   bool
+	weather weather
+	seams   seams
 }
 
 // sim is one history: the whole world, and who does what next.
@@ -267,7 +269,7 @@ func (s *sim) finishAll() {
 // kept it too long.
 func (s *sim) endOverlaps() {
 	for _, c := range s.members {
-		if c.leads[0] && c.leads[1] && s.clock.Now().After(c.overlapEnds) {
+		if !s.apart && c.leads[0] && c.leads[1] && s.clock.Now().After(c.overlapEnds) {
 			old := s.dice.IntN(2)
 			c.leads[old] = false
 			c.managers[old].dead = true

@@ -35,7 +35,7 @@ func (c *cluster) judgeStorm(now *host.Host) {
 // rivals are how many managers may decide at once beside the first: one, for as
 // long as two lead.
 func (c *cluster) rivals() int {
-	if c.sim.clock.Since(c.overlapEnds) < time.Hour {
+	if c.sim.apart || c.sim.clock.Since(c.overlapEnds) < time.Hour {
 		return 1
 	}
 	return 0
