@@ -73,12 +73,12 @@ func fleetVerb(use, short, long string, before func() error, recipe func(act.Fle
 
 // fleet reads a fleet with its Secrets. Without sight of the Machines nobody can tell who needs these.
 func (d *doer) fleet(ctx context.Context, c client.Client, name string) (act.Fleet, error) {
-	kinds := []snapshot.Kind{snapshot.Machines, snapshot.CoreMachines, snapshot.Fleets, snapshot.Clusters, snapshot.Hosts, snapshot.Zones}
+	kinds := []snapshot.Kind{snapshot.Machines, snapshot.CoreMachines, snapshot.Fleets, snapshot.Templates, snapshot.Clusters, snapshot.Hosts, snapshot.Zones}
 	s, err := snapshot.Load(ctx, c, d.cluster.Chosen(), kinds...)
 	if err != nil {
 		return act.Fleet{}, err
 	}
-	for _, kind := range kinds[:4] {
+	for _, kind := range kinds[:5] {
 		if why := s.Lacks(kind); why != "" {
 			return act.Fleet{}, fmt.Errorf("whose keys these are cannot be told: %s: %s", kind, why)
 		}
@@ -111,12 +111,8 @@ func fillFleet(f *act.Fleet, s *snapshot.Snapshot) {
 		}
 	}
 	for i := range s.Fleets {
-		switch md := &s.Fleets[i]; {
-		case md.Namespace != f.Namespace:
-		case md.Name == f.Name || md.Spec.Template.Labels[infrav1.FleetLabel] == f.Name:
+		if md := &s.Fleets[i]; md.Namespace == f.Namespace && (md.Name == f.Name || saysFleet(s, md, f.Name)) {
 			f.Deployments = append(f.Deployments, md)
-		case md.Spec.Template.Labels[infrav1.FleetLabel] == "":
-			f.Unlabelled = append(f.Unlabelled, md.Name)
 		}
 	}
 	for i := range s.Clusters {
@@ -129,6 +125,14 @@ func fillFleet(f *act.Fleet, s *snapshot.Snapshot) {
 			f.Leaving = append(f.Leaving, h.Name)
 		}
 	}
+}
+
+// saysFleet: the Machines of a MachineDeployment will be of this fleet, as its template says.
+func saysFleet(s *snapshot.Snapshot, md *clusterv1.MachineDeployment, fleet string) bool {
+	of := md.Spec.Template
+	return of.Labels[infrav1.FleetLabel] == fleet || slices.ContainsFunc(s.Templates, func(t infrav1.ScalewayAppleSiliconMachineTemplate) bool {
+		return t.Namespace == md.Namespace && t.Name == of.Spec.InfrastructureRef.Name && t.Spec.Template.Spec.FleetName == fleet
+	})
 }
 
 // namespaceOf is the one that was typed, or the only one that has a Cluster of Macs.

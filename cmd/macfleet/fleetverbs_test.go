@@ -35,10 +35,21 @@ func TestWhatAFleetHas(t *testing.T) {
 			change(&m)
 			s.Machines = append(s.Machines, m)
 		}
-		for name, fleet := range map[string]string{"builders": "", "more-builders": "builders", "testers": "testers", "unlabelled": ""} {
+		for name, says := range map[string]struct{ label, template string }{
+			"builders": {}, "by-its-label": {label: "builders"}, "by-its-template": {template: "of-builders"},
+			"testers": {label: "testers", template: "of-testers"}, "silent": {template: "silent"}, "its-template-is-gone": {template: "gone"},
+		} {
 			d := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			d.Spec.Template.Labels = map[string]string{infrav1.FleetLabel: fleet}
+			d.Spec.Template.Labels = map[string]string{infrav1.FleetLabel: says.label}
+			d.Spec.Template.Spec.InfrastructureRef.Name = says.template
 			s.Fleets = append(s.Fleets, d)
+		}
+		for name, fleet := range map[string]string{"of-builders": "builders", "of-testers": "testers", "silent": ""} {
+			template := infrav1.ScalewayAppleSiliconMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			if template.Spec.Template.Spec.FleetName = fleet; namespace == "another" {
+				template.Spec.Template.Spec.FleetName = "builders" // templates of another namespace are none of these
+			}
+			s.Templates = append(s.Templates, template)
 		}
 		for _, name := range []string{"builders", "macfleet"} {
 			s.Clusters = append(s.Clusters, clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
@@ -56,8 +67,7 @@ func TestWhatAFleetHas(t *testing.T) {
 	for name, c := range map[string]struct{ found, want []string }{
 		"Machines":           {machines, []string{"its-own-word"}},
 		"others":             {f.Others, []string{"Cluster builders", "Machine by-its-Cluster", "Machine by-its-label", "Machine by-its-maker"}},
-		"MachineDeployments": {deployments, []string{"builders", "more-builders"}},
-		"unlabelled":         {f.Unlabelled, []string{"unlabelled"}},
+		"MachineDeployments": {deployments, []string{"builders", "by-its-label", "by-its-template"}},
 	} {
 		slices.Sort(c.found)
 		if !slices.Equal(c.found, c.want) {

@@ -219,6 +219,7 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"no fleet's Secret":            {args: "fleet ssh-key replace deploy --yes", code: exitFailed, errs: "no Machine and no MachineDeployment is of fleet macfleet-system/deploy, whose Secret would be deploy-ssh"},
 		"keys that may not be read":    {args: "fleet ssh-key finish macfleet-builders", codes: map[string]int{"macfleet-builders-ssh": 403}, code: exitFailed, errs: "you may not read the Secret macfleet-system/macfleet-builders-ssh"},
 		"a fleet's Machines unseen":    {args: "fleet retire macfleet-builders", codes: map[string]int{"machines": 403}, code: exitFailed, errs: "whose keys these are cannot be told"},
+		"a fleet's templates unseen":   {args: "fleet retire macfleet-builders", codes: map[string]int{"scalewayapplesiliconmachinetemplates": 403}, code: exitFailed, errs: "whose keys these are cannot be told"},
 		"a Cluster that is none":       {args: "cluster pause nosuch --yes", code: exitFailed, errs: "there is no cluster nosuch"},
 		"names of fleets":              {args: "__complete fleet retire m", out: "macfleet-builders"},
 		"names for a restart":          {args: "__complete machine restart-agent m", out: "macfleet-builders-x7k2p-00001"},

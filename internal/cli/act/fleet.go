@@ -25,8 +25,6 @@ type Fleet struct {
 	Deployments []*clusterv1.MachineDeployment
 	// Others are what the manager keeps its key at the vendor for beside these, by kind and name.
 	Others []string
-	// Unlabelled are MachineDeployments of which their template alone may say that they are of it.
-	Unlabelled []string
 	// Leaving are the hosts of its namespace that are being released.
 	Leaving []string
 }
@@ -157,9 +155,6 @@ func (Retire) Plan(f Fleet) (Plan, error) {
 	p.say("an hour later the manager takes the fleet's SSH key away at the vendor")
 	if len(f.Leaving) > 0 {
 		p.say("that waits for hosts of the namespace that are being wiped (%d): %s", len(f.Leaving), named(f.Leaving))
-	}
-	if len(f.Unlabelled) > 0 {
-		p.say("not looked at: whether the template of another MachineDeployment names the fleet in spec.fleetName, for which the key would stay, too (%d): %s", len(f.Unlabelled), named(f.Unlabelled))
 	}
 	return p, nil
 }

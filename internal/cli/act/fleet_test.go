@@ -175,7 +175,7 @@ func TestPlansForFleets(t *testing.T) {
 			f.Machines, f.Deployments = nil, []*clusterv1.MachineDeployment{deployment, wanted}
 		})
 		retire("a name beside another's Secret", func(f *Fleet) { f.Machines, f.Signing = nil, nil })
-		retire("gone", func(f *Fleet) { f.Machines, f.Unlabelled = nil, []string{"testers"} })
+		retire("gone", func(f *Fleet) { f.Machines = nil })
 		retire("its name mistyped", func(f *Fleet) { f.Machines, f.SSH, f.Signing = nil, nil, nil })
 
 		f, public := keyed(t)

@@ -146,6 +146,7 @@ func mapper() meta.RESTMapper {
 		},
 		meta.RESTScopeNamespace: {
 			infrav1.GroupVersion.WithKind("ScalewayAppleSiliconMachine"),
+			infrav1.GroupVersion.WithKind("ScalewayAppleSiliconMachineTemplate"),
 			infrav1.GroupVersion.WithKind("ScalewayAppleSiliconCluster"),
 			infrav1.GroupVersion.WithKind("ScalewayAppleSiliconRemediation"),
 			infrav1.GroupVersion.WithKind("MacNodeProfile"),

@@ -32,6 +32,7 @@ type Snapshot struct {
 	Machines      []infrav1.ScalewayAppleSiliconMachine
 	CoreMachines  []clusterv1.Machine
 	Fleets        []clusterv1.MachineDeployment
+	Templates     []infrav1.ScalewayAppleSiliconMachineTemplate
 	Profiles      []infrav1.MacNodeProfile
 	Zones         []infrav1.ScalewayAppleSiliconCluster
 	Clusters      []clusterv1.Cluster
@@ -66,6 +67,7 @@ type Kind string
 const (
 	Hosts         Kind = "scalewayapplesiliconhosts"
 	Machines      Kind = "scalewayapplesiliconmachines"
+	Templates     Kind = "scalewayapplesiliconmachinetemplates"
 	Zones         Kind = "scalewayapplesiliconclusters"
 	Remediations  Kind = "scalewayapplesiliconremediations"
 	Profiles      Kind = "macnodeprofiles"
@@ -98,6 +100,9 @@ func (k Kind) list() list {
 	case Machines:
 		of := &infrav1.ScalewayAppleSiliconMachineList{}
 		return list{into: of, store: func(s *Snapshot) { s.Machines = of.Items }}
+	case Templates:
+		of := &infrav1.ScalewayAppleSiliconMachineTemplateList{}
+		return list{into: of, store: func(s *Snapshot) { s.Templates = of.Items }}
 	case Zones:
 		of := &infrav1.ScalewayAppleSiliconClusterList{}
 		return list{into: of, store: func(s *Snapshot) { s.Zones = of.Items }}
@@ -157,7 +162,7 @@ func (k Kind) List() client.ObjectList { return k.list().into }
 
 // ours are macfleet's own kinds: a cluster without them is without macfleet.
 func (k Kind) ours() bool {
-	return slices.Contains([]Kind{Hosts, Machines, Zones, Remediations, Profiles, ControlPlanes}, k)
+	return slices.Contains([]Kind{Hosts, Machines, Templates, Zones, Remediations, Profiles, ControlPlanes}, k)
 }
 
 // cluster-wide kinds have no namespace to be limited to; Pods run anywhere.

@@ -43,7 +43,7 @@ func load(t *testing.T, server *httptest.Server, namespace string, kinds ...Kind
 	return Load(t.Context(), c, namespace, kinds...)
 }
 
-var everything = []Kind{Hosts, Machines, Zones, Remediations, Profiles, ControlPlanes, CoreMachines, Fleets, HealthChecks, Clusters, Nodes, Events}
+var everything = []Kind{Hosts, Machines, Templates, Zones, Remediations, Profiles, ControlPlanes, CoreMachines, Fleets, HealthChecks, Clusters, Nodes, Events}
 
 func TestLoadsEachKindIntoItsPlace(t *testing.T) {
 	s, err := load(t, answers(t, nil), "", append(everything, Pods)...)
@@ -51,7 +51,7 @@ func TestLoadsEachKindIntoItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []int{
-		len(s.Hosts), len(s.Machines), len(s.Zones), len(s.Remediations), len(s.Profiles), len(s.ControlPlanes),
+		len(s.Hosts), len(s.Machines), len(s.Templates), len(s.Zones), len(s.Remediations), len(s.Profiles), len(s.ControlPlanes),
 		len(s.CoreMachines), len(s.Fleets), len(s.HealthChecks), len(s.Clusters), len(s.Nodes), len(s.Events), len(s.Pods),
 	}
 	if !slices.Equal(got, slices.Repeat([]int{1}, len(got))) || len(s.Missing) != 0 {
