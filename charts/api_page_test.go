@@ -47,7 +47,7 @@ func TestThePageOfTheAPIIsTheCRDs(t *testing.T) {
 		index += fmt.Sprintf("| [`%s`](#%s) | %s |\n", kind, strings.ToLower(kind), strings.TrimSuffix(strings.TrimPrefix(words, kind+" "), "."))
 		sections += p.section(crd)
 	}
-	booktest.Hold(t, "..", "api.md", booktest.Head("The API, field by field", "the chart's CRDs")+aboutTheAPI+index+sections)
+	booktest.Hold(t, "..", "reference/api.md", booktest.Head("The API, field by field", "the chart's CRDs")+aboutTheAPI+index+sections)
 }
 
 // apiPage knows all kinds, so that a template of one need not repeat it.

@@ -35,7 +35,7 @@ func TestThePageOfValuesIsTheFile(t *testing.T) {
 	}
 	sections := p.sections(file.Content[0].Content)
 	p.unsaid("", p.schema)
-	booktest.Hold(t, "..", "values.md", booktest.Head("The chart's values", "values.yaml and its schema")+aboutTheValues+sections)
+	booktest.Hold(t, "..", "reference/values.md", booktest.Head("The chart's values", "values.yaml and its schema")+aboutTheValues+sections)
 }
 
 type valuesPage struct {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Regenerates everything that is generated: deepcopy, CRDs, the manager's rights,
-# the chart as the sandbox uses it, and the docs' pages of a host's phases, of the steps
-# on a Mac and of the reference. CI fails when this leaves a diff.
+# the chart as the sandbox uses it, and the docs' pages that are made from the code. CI
+# fails when this leaves a diff.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,11 +29,5 @@ rendered=sandbox/world/rendered
 helm template macfleet $chart --namespace macfleet-system --values sandbox/world/values.yaml >$rendered/chart.yaml
 cat $chart/crds/*.yaml >$rendered/crds.yaml
 
-# The page of a host's phases is made from the table that the code runs.
-go test ./internal/host -run TestThePageOfPhasesIsTheTable -update >&2
-
-# The page of the steps on a Mac is what each step says of itself.
-go test ./internal/converge -run TestThePageOfStepsIsTheList -update >&2
-
-# The pages of the reference are what flags, commands, CRDs and values say of themselves.
-go test ./charts ./cmd/macfleet ./cmd/manager -run 'TestThePageOf(TheCLI|TheManager|TheAPI|Values)Is' -pages >&2
+# Pages that are what the code says of itself: phases, steps, flags, commands, CRDs and values.
+go test ./charts ./cmd/macfleet ./cmd/manager ./internal/converge ./internal/host -run 'TestThePageOf' -pages >&2

@@ -33,7 +33,7 @@ func TestThePageOfTheCLIIsItsHelp(t *testing.T) {
 	page := booktest.Head("The CLI, command by command", "the commands of cmd/macfleet") + aboutTheCommands + r.index.String()
 	page += "\n## " + whichCluster + "\n\nVerbs that speak to a cluster have kubectl's flags, with kubectl's meaning:\n"
 	page += r.flags("macfleet", r.cluster, func(*pflag.Flag) bool { return true })
-	booktest.Hold(t, filepath.Join("..", ".."), "cli.md", page+r.sections.String())
+	booktest.Hold(t, filepath.Join("..", ".."), "reference/cli.md", page+r.sections.String())
 }
 
 // commandPage collects what the commands say of themselves.

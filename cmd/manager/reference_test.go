@@ -30,7 +30,7 @@ func TestThePageOfTheManagerIsItsFlags(t *testing.T) {
 		page += fmt.Sprintf("\n## %s\n\n%s\n", command, booktest.Words("It "+o.about))
 		page += flagTable(t, o.flags(&settings{}, new(time.Duration)))
 	}
-	booktest.Hold(t, filepath.Join("..", ".."), "manager.md", page)
+	booktest.Hold(t, filepath.Join("..", ".."), "reference/manager.md", page)
 }
 
 // flagTable has a row for each flag. One that says nothing of itself fails the test.

@@ -1,5 +1,5 @@
-// Package booktest makes the pages of docs/reference from what the code says of itself, and
-// holds them to it. hack/generate.sh runs the tests that do, with -pages.
+// Package booktest makes pages of the book from what the code says of itself, and holds them
+// to it. hack/generate.sh runs the tests that do, with -pages.
 package booktest
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var pages = flag.Bool("pages", false, "write the pages of docs/reference anew")
+var pages = flag.Bool("pages", false, "write the pages anew that are made from the code")
 
-// Hold compares a page of docs/reference with what it is made of.
+// Hold compares a page, named by its path below docs, with what it is made of.
 func Hold(t *testing.T, root, name, want string) {
 	t.Helper()
-	path := filepath.Join(root, "docs", "reference", name)
+	path := filepath.Join(root, "docs", filepath.FromSlash(name))
 	if *pages {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -29,7 +29,7 @@ func Hold(t *testing.T, root, name, want string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("run hack/generate.sh: docs/reference/%s is not what it is made of (-want +got):\n%s", name, diff)
+		t.Errorf("run hack/generate.sh: docs/%s is not what it is made of (-want +got):\n%s", name, diff)
 	}
 }
 

@@ -1,32 +1,15 @@
 package converge
 
 import (
-	"flag"
-	"os"
+	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/macfleet/macfleet/internal/booktest"
 	"github.com/macfleet/macfleet/internal/converge/document"
 )
 
-var update = flag.Bool("update", false, "write the page of the steps")
-
-const pageOfSteps = "../../docs/operate/steps.md"
-
 func TestThePageOfStepsIsTheList(t *testing.T) {
-	want := explanation()
-	if *update {
-		if err := os.WriteFile(pageOfSteps, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(pageOfSteps)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("hack/generate.sh renews the page: %s", diff)
-	}
+	booktest.Hold(t, filepath.Join("..", ".."), "operate/steps.md", explanation())
 }
 
 func TestEveryStepSaysWhatItDoesAndHowToUndoIt(t *testing.T) {
