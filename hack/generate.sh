@@ -29,5 +29,6 @@ rendered=sandbox/world/rendered
 helm template macfleet $chart --namespace macfleet-system --values sandbox/world/values.yaml >$rendered/chart.yaml
 cat $chart/crds/*.yaml >$rendered/crds.yaml
 
-# Pages that are what the code says of itself: phases, steps, flags, commands, CRDs and values.
-go test ./charts ./cmd/macfleet ./cmd/manager ./internal/converge ./internal/host -run 'TestThePageOf' -pages >&2
+# Pages that are what the code says of itself: phases, steps, questions, flags, commands, CRDs
+# and values.
+go test ./charts ./cmd/macfleet ./cmd/manager ./internal/converge ./internal/converge/doctor ./internal/host -run 'TestThePageOf' -pages >&2

@@ -29,8 +29,7 @@ func TestSnippetsAreSmallAndSafeToQuote(t *testing.T) {
 	}
 }
 
-// Requirement 003 and facts F1, F2: the password goes to sudo once, and nowhere
-// else.
+// Requirement 003: the password goes to sudo once, and nowhere else.
 func TestGrantSpendsOneVerification(t *testing.T) {
 	const right = ` p4 ss\n"w$(o)r'd* `
 	inShells(t, func(t *testing.T, b *box) {
@@ -98,7 +97,7 @@ func (b *box) nowhere(password string) {
 	}
 }
 
-// Facts F1: where sudo asks nothing, the password must not become a rule.
+// Where sudo asks nothing, the password must not become a rule.
 func TestGrantWhereSudoAsksNothing(t *testing.T) {
 	inShells(t, func(t *testing.T, b *box) {
 		b.put("open", "", 0o600)
