@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,11 @@ import (
 )
 
 const aboutTheAPI = `
-All kinds and fields, as the CRDs of the chart have them; ` + "`kubectl explain`" + ` says the same of a cluster's own. A field that is required is so where the object around it is there. A default that is no word of the API is what the manager does without the field. What the conditions say is on [the page of reasons](../operate/reasons.md), what the phases of a host mean on [theirs](../operate/phases.md), and [How it works](../concepts.md) is where to begin.
+All kinds and fields, as the CRDs of the chart have them; ` + "`kubectl explain`" + ` says the same of a cluster's own. A field that is required is so where the object around it is there. A default that is no word of the API is what the manager does without the field.
+
+Of each kind one table has what is for you to write, and the other what macfleet writes: its part of ` + "`spec`" + `, and the status. Leave that as it is, but where [a recipe](../operate/hosts.md) says otherwise; of hosts and Machines the API server [keeps others from changing it](../install.md#who-may-do-what). [Annotations, labels and finalizers](#annotations-labels-and-finalizers) are in two tables, too, at the end.
+
+What the conditions say is on [the page of reasons](../operate/reasons.md), what the phases of a host mean on [theirs](../operate/phases.md), and [How it works](../concepts.md) is where to begin.
 
 | kind | what it is |
 |---|---|
@@ -23,23 +28,11 @@ All kinds and fields, as the CRDs of the chart have them; ` + "`kubectl explain`
 
 // TestThePageOfTheAPIIsTheCRDs also fails where a kind or a field has no words.
 func TestThePageOfTheAPIIsTheCRDs(t *testing.T) {
-	found, err := CRDs()
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &apiPage{t: t, kinds: map[string]apiextensionsv1.JSONSchemaProps{}}
-	var crds []apiextensionsv1.CustomResourceDefinition
-	for _, object := range found {
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &crd); err != nil {
-			t.Fatal(err)
-		}
-		crds = append(crds, crd)
-		p.kinds[crd.Spec.Names.Kind] = *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	crds := sortedCRDs(t)
+	for _, crd := range crds {
+		p.kinds[crd.Spec.Names.Kind] = schemaOf(crd)
 	}
-	slices.SortFunc(crds, func(a, b apiextensionsv1.CustomResourceDefinition) int {
-		return strings.Compare(a.Spec.Names.Kind, b.Spec.Names.Kind)
-	})
 	var index, sections string
 	for _, crd := range crds {
 		kind := crd.Spec.Names.Kind
@@ -47,7 +40,71 @@ func TestThePageOfTheAPIIsTheCRDs(t *testing.T) {
 		index += fmt.Sprintf("| [`%s`](#%s) | %s |\n", kind, strings.ToLower(kind), strings.TrimSuffix(strings.TrimPrefix(words, kind+" "), "."))
 		sections += p.section(crd)
 	}
-	booktest.Hold(t, "..", "reference/api.md", booktest.Head("The API, field by field", "the chart's CRDs")+aboutTheAPI+index+sections)
+	booktest.Hold(t, "..", "reference/api.md", booktest.Head("The API, field by field", "the chart's CRDs and api/")+aboutTheAPI+index+sections+keySection(t))
+}
+
+// What the policies keep people from is said to be macfleet's, and nothing else of these kinds is.
+func TestThePageAgreesWithThePolicies(t *testing.T) {
+	policies := chartFile(t, "templates/policies.yaml")
+	ofHosts := regexp.MustCompile(`range list ("[^}]*")`).FindStringSubmatch(policies)
+	if ofHosts == nil {
+		t.Fatal("no list of what is macfleet's of a host: the search is broken")
+	}
+	want := map[string][]string{"ScalewayAppleSiliconHost": strings.Fields(strings.ReplaceAll(ofHosts[1], `"`, ""))}
+	for _, match := range regexp.MustCompile(`object\.\?spec\.\?(\w+)\.hasValue`).FindAllStringSubmatch(policies, -1) {
+		want["ScalewayAppleSiliconMachine"] = append(want["ScalewayAppleSiliconMachine"], match[1])
+	}
+	for _, crd := range sortedCRDs(t) {
+		want, kept := want[crd.Spec.Names.Kind]
+		if !kept {
+			continue
+		}
+		var got []string
+		for name, field := range schemaOf(crd).Properties["spec"].Properties {
+			if _, own := owner(field.Description); own {
+				got = append(got, name)
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: macfleet writes %q by the words of api/, and %q by the policies", crd.Spec.Names.Kind, got, want)
+		}
+	}
+}
+
+// sortedCRDs are those of the chart, by kind.
+func sortedCRDs(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	found, err := CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crds []apiextensionsv1.CustomResourceDefinition
+	for _, object := range found {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &crd); err != nil {
+			t.Fatal(err)
+		}
+		crds = append(crds, crd)
+	}
+	slices.SortFunc(crds, func(a, b apiextensionsv1.CustomResourceDefinition) int {
+		return strings.Compare(a.Spec.Names.Kind, b.Spec.Names.Kind)
+	})
+	return crds
+}
+
+func schemaOf(crd apiextensionsv1.CustomResourceDefinition) apiextensionsv1.JSONSchemaProps {
+	return *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+}
+
+// ofMacfleet ends the words of what macfleet writes, with all that is in it.
+var ofMacfleet = regexp.MustCompile(`\s*Written by\s+macfleet\.$`)
+
+// owner takes out of words whether they are about what macfleet writes.
+func owner(said string) (words string, macfleets bool) {
+	words = ofMacfleet.ReplaceAllString(strings.TrimSpace(said), "")
+	return words, words != strings.TrimSpace(said)
 }
 
 // apiPage knows all kinds, so that a template of one need not repeat it.
@@ -55,8 +112,9 @@ type apiPage struct {
 	t     *testing.T
 	kinds map[string]apiextensionsv1.JSONSchemaProps
 	kind  string
-	rows  [][]string
-	rules []string
+	// yours are rows of what people write, and own of what macfleet does.
+	yours, own [][]string
+	rules      []string
 }
 
 func (p *apiPage) section(crd apiextensionsv1.CustomResourceDefinition) string {
@@ -68,65 +126,65 @@ func (p *apiPage) section(crd apiextensionsv1.CustomResourceDefinition) string {
 	schema := p.kinds[names.Kind]
 	text := fmt.Sprintf("\n## %s\n\n%s\n\n`%s/%s`, %s, `kubectl get %s` for short.\n", names.Kind, booktest.Words(p.words(names.Kind, schema)),
 		crd.Spec.Group, crd.Spec.Versions[0].Name, scope, names.ShortNames[0])
-	p.kind, p.rules = names.Kind, nil
+	p.kind, p.yours, p.own, p.rules = names.Kind, nil, nil, nil
 	p.check("", schema)
-	spec := p.fields("spec", schema)
+	p.fields("spec", schema, false)
+	p.fields("status", schema, true)
 	if of, has := schema.Properties["spec"]; has {
 		text += "\n" + booktest.Words(p.words("spec", of)) + "\n"
 	}
-	text += booktest.Table([]string{"what you say", "type", "default", "meaning"}, spec)
-	status := p.fields("status", schema)
-	for i, row := range status { // where nobody leaves anything out
-		status[i] = slices.Delete(row, 2, 3)
-	}
-	text += booktest.Table([]string{"what is reported", "type", "meaning"}, status)
+	text += booktest.Table([]string{"for you to write", "type", "default", "meaning"}, p.yours)
+	text += booktest.Table([]string{"what macfleet writes", "type", "meaning"}, p.own)
 	if len(p.rules) > 0 {
 		text += "\nThe API server also refuses an object for this:\n\n" + strings.Join(p.rules, "")
 	}
 	return text
 }
 
-// fields are the rows of a part of a kind.
-func (p *apiPage) fields(part string, kind apiextensionsv1.JSONSchemaProps) [][]string {
-	p.rows = nil
+// fields adds the rows of a part of a kind.
+func (p *apiPage) fields(part string, kind apiextensionsv1.JSONSchemaProps, own bool) {
 	p.check(part, kind.Properties[part])
-	p.below(part, kind.Properties[part])
-	return p.rows
+	p.below(part, kind.Properties[part], own)
 }
 
-// below adds rows for the fields of an object, and for what is in them.
-func (p *apiPage) below(path string, object apiextensionsv1.JSONSchemaProps) {
+// below adds rows for the fields of an object, and for what is in them. own: it is macfleet's.
+func (p *apiPage) below(path string, object apiextensionsv1.JSONSchemaProps, own bool) {
 	for _, name := range slices.Sorted(maps.Keys(object.Properties)) {
 		field, at := object.Properties[name], path+"."+name
 		if name == "metadata" {
-			p.rows = append(p.rows, []string{booktest.Code(at), "object", "", "labels and annotations of what is made from this"})
+			p.yours = append(p.yours, []string{booktest.Code(at), "object", "", "labels and annotations of what is made from this"})
 			continue
 		}
-		words, value := booktest.Default(p.words(at, field))
+		said, macfleets := owner(p.words(at, field))
+		words, value := booktest.Default(said)
 		if value = booktest.Words(value); slices.Contains(object.Required, name) {
 			value = "required"
 		}
 		kept := p.keptElsewhere(path, name, field)
-		p.rows = append(p.rows, []string{booktest.Code(at), typeOf(field), value, booktest.Words(words) + kept})
+		if words = booktest.Words(words) + kept; own || macfleets {
+			p.own = append(p.own, []string{booktest.Code(at), typeOf(field), words}) // it leaves nothing out
+		} else {
+			p.yours = append(p.yours, []string{booktest.Code(at), typeOf(field), value, words})
+		}
 		p.check(at, field)
 		if kept == "" {
-			p.inside(at, field)
+			p.inside(at, field, own || macfleets)
 		}
 	}
 }
 
 // inside adds what a list or a map has in it.
-func (p *apiPage) inside(at string, field apiextensionsv1.JSONSchemaProps) {
+func (p *apiPage) inside(at string, field apiextensionsv1.JSONSchemaProps, own bool) {
 	if !isCondition(field) {
-		p.below(at, field)
+		p.below(at, field, own)
 	}
 	switch {
 	case field.Items != nil && field.Items.Schema != nil && !isCondition(*field.Items.Schema):
 		p.check(at+"[]", *field.Items.Schema)
-		p.below(at+"[]", *field.Items.Schema)
+		p.below(at+"[]", *field.Items.Schema, own)
 	case field.AdditionalProperties != nil && field.AdditionalProperties.Schema != nil:
 		p.check(at+".<key>", *field.AdditionalProperties.Schema)
-		p.below(at+".<key>", *field.AdditionalProperties.Schema)
+		p.below(at+".<key>", *field.AdditionalProperties.Schema, own)
 	}
 }
 

@@ -6,7 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ProjectAnnotation of a Host is the vendor's project that its server was listed in.
+// ProjectAnnotation on a host is the vendor's project that its server was listed in. Written by
+// macfleet.
 const ProjectAnnotation = "infrastructure.cluster.x-k8s.io/project"
 
 // NoteProject records the project of a Host's server, and reports whether that is news.

@@ -14,9 +14,9 @@ import (
 
 // What `make generate` writes on each CRD.
 const (
-	// VersionAnnotation is the release that the CRD is of.
+	// VersionAnnotation on a CRD is the release that it is of. Written by macfleet.
 	VersionAnnotation = "macfleet.dev/crd-version"
-	// DigestAnnotation is a hash of the rest of the CRD.
+	// DigestAnnotation on a CRD is a hash of the rest of it. Written by macfleet.
 	DigestAnnotation = "macfleet.dev/crd-digest"
 )
 

@@ -68,13 +68,14 @@ type ExternalControlPlaneSpec struct {
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z][0-9A-Za-z.+-]*$`
 	Version string `json:"version,omitempty"`
 
-	// controlPlaneEndpoint is filled from kube-public/cluster-info, or
-	// --api-server-url, when empty.
+	// controlPlaneEndpoint is where Macs reach the API server; macfleet fills it in where
+	// it is empty. Default: what --api-server-url or kube-public/cluster-info says.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 
 	// clusterID is the UID of the namespace kube-system, recorded at first use:
-	// after a move to another cluster nothing is minted for the wrong one.
+	// after a move to another cluster nothing is minted for the wrong one. Written by
+	// macfleet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z-]+$`

@@ -5,17 +5,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// HostFinalizer holds a Host while it is being released and wiped.
+// HostFinalizer on a host holds it while it is being released and wiped. Written by macfleet.
 const HostFinalizer = "scalewayapplesiliconhost.infrastructure.cluster.x-k8s.io/finalizer"
 
 // Labels of hosts that tell facts about the Mac, for host selectors. Sizes are
 // decimal, as the vendor sells them.
 const (
-	LabelType   = "infrastructure.cluster.x-k8s.io/type"      // e.g. M2-L
-	LabelChip   = "infrastructure.cluster.x-k8s.io/chip"      // e.g. apple-m2-pro
-	LabelMemory = "infrastructure.cluster.x-k8s.io/memory-gb" // e.g. 16
-	LabelDisk   = "infrastructure.cluster.x-k8s.io/disk-gb"   // e.g. 512
-	LabelOS     = "infrastructure.cluster.x-k8s.io/os"        // e.g. tahoe
+	// LabelType on a host is its server type, such as M2-L. Written by macfleet.
+	LabelType = "infrastructure.cluster.x-k8s.io/type"
+	// LabelChip on a host is its chip, such as apple-m2-pro. Written by macfleet.
+	LabelChip = "infrastructure.cluster.x-k8s.io/chip"
+	// LabelMemory on a host is its memory in GB, such as 16. Written by macfleet.
+	LabelMemory = "infrastructure.cluster.x-k8s.io/memory-gb"
+	// LabelDisk on a host is the size of its disk in GB, such as 512. Written by macfleet.
+	LabelDisk = "infrastructure.cluster.x-k8s.io/disk-gb"
+	// LabelOS on a host is its macOS family, such as tahoe. Written by macfleet.
+	LabelOS = "infrastructure.cluster.x-k8s.io/os"
 )
 
 // OrderedCondition of a Host that is an order: False with why there is no server yet.
@@ -184,7 +189,7 @@ type Adoption struct {
 	TrustDisk bool `json:"trustDisk,omitempty"`
 	// serverName is what the server was named before it was renamed; the manager notes
 	// it first. A server that bears neither that name nor one of the pool has been
-	// renamed by somebody else since, and is left to them.
+	// renamed by somebody else since, and is left to them. Written by macfleet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	ServerName string `json:"serverName,omitempty"`
@@ -200,24 +205,29 @@ type Adoption struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.claimRef) || !has(oldSelf.claimRef) || (self.claimRef.__namespace__ == oldSelf.claimRef.__namespace__ && self.claimRef.name == oldSelf.claimRef.name && self.claimRef.token == oldSelf.claimRef.token && has(self.claimRef.cluster) == has(oldSelf.claimRef.cluster) && (!has(self.claimRef.cluster) || self.claimRef.cluster == oldSelf.claimRef.cluster))",message="a claim is never changed into another: it ends first, then the host can be claimed again; only its uid may follow an owner that was created again"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.record) || !has(oldSelf.record.wipe) || !has(oldSelf.record.wipe.requiredSince) || (has(self.record) && has(self.record.wipe) && has(self.record.wipe.requiredSince) && self.record.wipe.requiredSince >= oldSelf.record.wipe.requiredSince)",message="record.wipe.requiredSince remembers that the disk was owned; it neither goes nor moves back"
 type ScalewayAppleSiliconHostSpec struct {
-	// serverID of the vendor; unset while the server is being ordered.
+	// serverID of the vendor; unset while the server is being ordered. Written by macfleet.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
 	ServerID string `json:"serverID,omitempty"`
-	// zone of the vendor that the server is in, such as fr-par-1.
+	// zone of the vendor that the server is in, such as fr-par-1. Written by macfleet.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}-[a-z]{3}-[0-9]+$`
 	// +kubebuilder:validation:MaxLength=32
 	Zone string `json:"zone,omitempty"`
+	// claimRef says who owns the host. It is set and cleared only under the host's
+	// resourceVersion. Written by macfleet.
 	// +optional
 	ClaimRef *ClaimReference `json:"claimRef,omitempty"`
+	// release is the only licence to wipe the host. Written by macfleet.
 	// +optional
 	Release *Release `json:"release,omitempty"`
-	// order in progress: a Host before it is a server.
+	// order in progress: a Host before it is a server. Written by macfleet.
 	// +optional
 	Order *OrderRequest `json:"order,omitempty"`
+	// record is what must survive a lost status. Written by macfleet.
 	// +optional
 	Record HostRecord `json:"record,omitempty,omitzero"`
+	// failures of the hardware. They outlive Machines. Written by macfleet.
 	// +optional
 	Failures FailureRecord `json:"failures,omitempty,omitzero"`
 

@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	// MachineFinalizer holds an infra machine until its host's release is recorded.
+	// MachineFinalizer on an infra machine holds it until its host's release is recorded.
+	// Written by macfleet.
 	MachineFinalizer = "scalewayapplesilicon.cluster.x-k8s.io/finalizer"
 
-	// FleetLabel names the fleet on Nodes and on the objects of a fleet.
+	// FleetLabel on Nodes and on the objects of a fleet is the fleet's name. Written by macfleet.
 	FleetLabel = "tuist.dev/fleet"
 
 	// ProviderIDPrefix starts every providerID: scw-applesilicon://<zone>/<serverID>.
@@ -29,11 +30,11 @@ const (
 	AutoscaledAnnotation = "infrastructure.cluster.x-k8s.io/autoscaled"
 
 	// ScaleDownDisabledAnnotation on a Node is the autoscaler's own: "true" keeps it
-	// from removing that Node.
+	// from removing that Node. macfleet sets it, too.
 	ScaleDownDisabledAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
-	// HeldUntilAnnotation on a Node says that the manager set the one above, and until
-	// when. Without it that one is somebody else's, and stays as it is.
+	// HeldUntilAnnotation on a Node says that the manager set scale-down-disabled, and until
+	// when. Without it that one is somebody else's, and stays as it is. Written by macfleet.
 	HeldUntilAnnotation = "infrastructure.cluster.x-k8s.io/held-until"
 )
 
@@ -164,14 +165,14 @@ type ScalewayAppleSiliconMachineSpec struct {
 	MachineClass `json:",inline"`
 
 	// providerID is scw-applesilicon://<zone>/<serverID>, written together with
-	// status.initialization.provisioned.
+	// status.initialization.provisioned. Written by macfleet.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^scw-applesilicon://[a-z0-9-]+/[0-9a-f-]{36}$`
 	ProviderID string `json:"providerID,omitempty"`
 
-	// hostRef is the claim's intent; written by macfleet.
+	// hostRef is the claim's intent. Written by macfleet.
 	// +optional
 	HostRef *HostReference `json:"hostRef,omitempty"`
 }

@@ -410,14 +410,14 @@ type MacNodeProfileList struct {
 }
 
 // UpdateAnnotation on an infra machine says that it is this Mac's turn to be
-// changed to the revision in its value, or to be mended. The profile controller
-// writes it and takes it away.
+// changed to the revision in its value, or to be mended. Written by macfleet.
 const UpdateAnnotation = "infrastructure.cluster.x-k8s.io/update"
 
 // TurnAnnotation on an infra machine remembers its last turn: when it began, and
-// which Pods ran on the Mac then.
+// which Pods ran on the Mac then. Written by macfleet.
 const TurnAnnotation = "infrastructure.cluster.x-k8s.io/turn"
 
 // KeptAnnotation on a Node names the labels and taints that the profile keeps
-// there, so that those it no longer wants can be told from foreign ones.
+// there, so that those it no longer wants can be told from foreign ones. Written by
+// macfleet.
 const KeptAnnotation = "infrastructure.cluster.x-k8s.io/kept"

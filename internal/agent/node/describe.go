@@ -20,7 +20,8 @@ const (
 	// kubernetesVersion is the release of the client libraries: tools compare the
 	// minor with that of the API server.
 	kubernetesVersion = "v1.36.4"
-	versionLabel      = "macfleet.dev/agent-version"
+	// versionLabel on a Node is the version of its agent. Written by macfleet.
+	versionLabel = "macfleet.dev/agent-version"
 )
 
 // Self is what this Mac is, read once at start.

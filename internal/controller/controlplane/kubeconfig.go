@@ -30,7 +30,8 @@ const (
 
 	// kubeconfigKey is where Cluster API keeps a kubeconfig in a Secret.
 	kubeconfigKey = "value"
-	// expiryAnnotation of the Secret is when its token ends, RFC 3339.
+	// expiryAnnotation on a Secret <cluster>-kubeconfig is when its token ends, RFC 3339.
+	// Written by macfleet.
 	expiryAnnotation = "controlplane.cluster.x-k8s.io/token-expires"
 )
 

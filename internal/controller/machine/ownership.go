@@ -176,7 +176,8 @@ func (p *ownerships) blocked(v *visit) ownership {
 	return ownershipUnknown
 }
 
-// barAnnotation of a Host holds the last token that must not claim it any more.
+// barAnnotation on a host holds the last token that must not claim it any more. Written by
+// macfleet.
 const barAnnotation = "infrastructure.cluster.x-k8s.io/barred-claim"
 
 // barClaim changes a free Host, so that another manager's claim with this token that

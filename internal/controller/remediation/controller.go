@@ -31,8 +31,8 @@ import (
 	"github.com/macfleet/macfleet/internal/watch"
 )
 
-// finalizer keeps a remediation until what it asked for is taken back: a reboot
-// must not come after the Node is well again.
+// finalizer on a remediation keeps it until what it asked for is taken back: a reboot
+// must not come after the Node is well again. Written by macfleet.
 const finalizer = "scalewayapplesiliconremediation.infrastructure.cluster.x-k8s.io/finalizer"
 
 // holdPoll is how often a remediation looks again that waits for what no watch tells.
