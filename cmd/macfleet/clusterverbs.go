@@ -35,15 +35,19 @@ func newPauseCluster(use, short, long string, resume bool) *cobra.Command {
 }
 
 func newRejoin() *cobra.Command {
-	return clusterVerb("rejoin", "Have the Macs of a Cluster that was moved here, or restored, join this cluster",
-		"Until then they stay nodes of the cluster that they are in, and their Machines here say DifferentCluster.",
+	var a act.Rejoin
+	cmd := clusterVerb("rejoin", "Have the Macs of a Cluster that was moved here, or restored, join this cluster",
+		"Until then they stay nodes of the cluster that they are in, and their Machines here say DifferentCluster. It\npauses the Cluster's health checks; with --end, once all Machines run, these go on.",
 		func(ctx context.Context, c client.Client, of act.Cluster) (act.Plan, error) {
 			here := &corev1.Namespace{}
 			if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, here); err != nil {
 				return act.Plan{}, fmt.Errorf("which cluster this is cannot be told: %w", err)
 			}
-			return act.Rejoin{Here: string(here.UID)}.Plan(of)
+			a.Here = string(here.UID)
+			return a.Plan(of)
 		}, snapshot.ControlPlanes, snapshot.HealthChecks)
+	cmd.Flags().BoolVar(&a.End, "end", false, "end the pause of the Cluster's health checks, once all Machines run")
+	return cmd
 }
 
 // clusterVerb is a recipe for a Cluster as a command. It needs sight of all that it speaks of.

@@ -3,8 +3,8 @@ package act
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -19,10 +19,10 @@ import (
 type Cluster struct {
 	*clusterv1.Cluster
 	Machines []*infrav1.ScalewayAppleSiliconMachine
-	// ControlPlane is the one that it names, and Checks are its health checks that run, where
-	// these were read.
-	ControlPlane *controlplanev1.ExternalControlPlane
-	Checks       []*clusterv1.MachineHealthCheck
+	// ControlPlane is the one that it names, Checks are its health checks that run, and Paused
+	// those that are paused, where these were read.
+	ControlPlane   *controlplanev1.ExternalControlPlane
+	Checks, Paused []*clusterv1.MachineHealthCheck
 }
 
 // ClusterOf finds what a Cluster has.
@@ -39,7 +39,11 @@ func ClusterOf(s *snapshot.Snapshot, c *clusterv1.Cluster) Cluster {
 		}
 	}
 	for i := range s.HealthChecks {
-		if h := &s.HealthChecks[i]; h.Namespace == c.Namespace && h.Spec.ClusterName == c.Name && !annotations.HasPaused(h) {
+		switch h := &s.HealthChecks[i]; {
+		case h.Namespace != c.Namespace || h.Spec.ClusterName != c.Name:
+		case annotations.HasPaused(h):
+			of.Paused = append(of.Paused, h)
+		default:
 			of.Checks = append(of.Checks, h)
 		}
 	}
@@ -80,12 +84,16 @@ func (a PauseCluster) Plan(c Cluster) (Plan, error) {
 type Rejoin struct {
 	// Here is the UID of this cluster's namespace kube-system.
 	Here string
+	// End ends the pause of its health checks, once its Macs have joined.
+	End bool
 }
 
-// Plan is for a Cluster whose ExternalControlPlane names another cluster.
+// Plan is for a Cluster whose ExternalControlPlane names another cluster, or did.
 func (a Rejoin) Plan(c Cluster) (Plan, error) {
 	at := c.ControlPlane
 	switch {
+	case a.End:
+		return a.end(c)
 	case at == nil:
 		return Plan{}, fmt.Errorf("the ExternalControlPlane of Cluster %s is not to be seen", c.name())
 	case at.Spec.ClusterID == "":
@@ -97,15 +105,44 @@ func (a Rejoin) Plan(c Cluster) (Plan, error) {
 	p.say("ExternalControlPlane %s/%s names this cluster in place of %s at %s", at.Namespace, at.Name, at.Spec.ClusterID, at.Spec.ControlPlaneEndpoint.Host)
 	p.say("the Macs of its Machines (%d) leave that cluster and join this one, which ends the guests that run on them for it: drain them there first", len(c.Machines))
 	if len(c.Checks) > 0 {
-		names := make([]string, 0, len(c.Checks))
 		for _, check := range c.Checks {
-			names = append(names, check.Name)
 			p.patch(check, annotation(clusterv1.PausedAnnotation, "true"))
 		}
-		p.say("its health checks are paused, which would miss all Nodes (%d); when all Machines run, end that with: kubectl -n %s annotate machinehealthcheck %s %s-",
-			len(names), c.Namespace, strings.Join(names, " "), clusterv1.PausedAnnotation)
+		p.say("its health checks are paused, which would miss all Nodes (%d): %s; when all Machines run, end that with: macfleet cluster rejoin %s -n %s --end",
+			len(c.Checks), checksOf(c.Checks), c.Name, c.Namespace)
 	}
 	p.say("Cluster API core speaks to the other cluster until you start it anew: kubectl -n capi-system rollout restart deployment capi-controller-manager")
 	p.patch(at, spec(map[string]any{"clusterID": nil, "controlPlaneEndpoint": nil}))
 	return p, nil
+}
+
+// end has the health checks go on.
+func (a Rejoin) end(c Cluster) (Plan, error) {
+	at := c.ControlPlane
+	switch {
+	case at != nil && at.Spec.ClusterID != "" && at.Spec.ClusterID != a.Here:
+		return Plan{}, fmt.Errorf("the Macs of Cluster %s are to join another cluster still, and its health checks would miss all Nodes: macfleet cluster rejoin %s -n %s", c.name(), c.Name, c.Namespace)
+	case len(c.Paused) == 0:
+		return Plan{}, fmt.Errorf("no health check of Cluster %s is paused by an annotation of its own", c.name())
+	}
+	var p Plan
+	p.say("the health checks of Cluster %s that are paused go on, whoever paused them (%d): %s", c.name(), len(c.Paused), checksOf(c.Paused))
+	unwell := slices.DeleteFunc(slices.Clone(c.Machines), func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		return meta.IsStatusConditionTrue(m.Status.Conditions, infrav1.NodeReadyCondition)
+	})
+	if len(unwell) > 0 {
+		p.say("Machines without a Ready Node, which they may give up (%d): %s", len(unwell), named(namesOf(unwell)))
+	}
+	for _, check := range c.Paused {
+		p.patch(check, map[string]any{"metadata": map[string]any{"annotations": map[string]any{clusterv1.PausedAnnotation: nil}}})
+	}
+	return p, nil
+}
+
+func checksOf(checks []*clusterv1.MachineHealthCheck) string {
+	names := make([]string, 0, len(checks))
+	for _, check := range checks {
+		names = append(names, check.Name)
+	}
+	return named(names)
 }

@@ -210,13 +210,21 @@ func TestPlansForFleets(t *testing.T) {
 		away.Spec.ControlPlaneEndpoint.Host = "192.0.2.1"
 		for _, id := range []string{"", "this", "another"} {
 			away.Spec.ClusterID = id
-			plan, err := Rejoin{Here: "this"}.Plan(Cluster{cluster, []*infrav1.ScalewayAppleSiliconMachine{&running}, away, []*clusterv1.MachineHealthCheck{check}})
-			show("rejoin of one at "+id, plan, err)
-			for _, step := range plan.Steps {
-				body, _ := step.body(true)
-				fmt.Fprintf(out, "  PATCH %T %s\n", step.Object, body)
+			of := Cluster{Cluster: cluster, Machines: []*infrav1.ScalewayAppleSiliconMachine{&running}, ControlPlane: away, Checks: []*clusterv1.MachineHealthCheck{check}}
+			for _, end := range []bool{false, true} {
+				if end {
+					of.Checks, of.Paused = nil, of.Checks
+				}
+				plan, err := Rejoin{Here: "this", End: end}.Plan(of)
+				show(fmt.Sprintf("rejoin of one at %s, end %t", id, end), plan, err)
+				for _, step := range plan.Steps {
+					body, _ := step.body(true)
+					fmt.Fprintf(out, "  PATCH %T %s\n", step.Object, body)
+				}
 			}
 		}
+		_, err = Rejoin{End: true}.Plan(Cluster{Cluster: cluster})
+		show("rejoin, end, where none is paused", Plan{}, err)
 		vendor := secretOf("macfleet-vendor", map[string][]byte{accessKeyName: []byte(oldAccessKey), secretKeyName: []byte("s"), "SCW_DEFAULT_PROJECT_ID": []byte("p")})
 		plan, err = VendorKey{AccessKey: "SCWNEW", SecretKey: "n", From: "what was piped"}.Plan(vendor)
 		show("pool credentials", plan, err)
@@ -290,7 +298,7 @@ func TestWhatAClusterHas(t *testing.T) {
 	s.HealthChecks = append(s.HealthChecks, others, paused)
 	s.Machines[5].Labels = nil
 	c := ClusterOf(s, &s.Clusters[0])
-	if len(c.Machines) != 5 || c.ControlPlane != &s.ControlPlanes[1] || len(c.Checks) != 1 || c.Checks[0] != &s.HealthChecks[0] {
+	if len(c.Machines) != 5 || c.ControlPlane != &s.ControlPlanes[1] || len(c.Checks) != 1 || c.Checks[0] != &s.HealthChecks[0] || len(c.Paused) != 1 || c.Paused[0] != &s.HealthChecks[2] {
 		t.Errorf("%+v", c)
 	}
 }
