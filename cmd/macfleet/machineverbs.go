@@ -55,7 +55,7 @@ func (d *doer) macOfMachine(ctx context.Context, c client.Client, name string, k
 }
 
 func machineVerbs() []*cobra.Command {
-	return []*cobra.Command{newRestartAgent(), newMachineCheck(), newMachinePause("pause", false), newMachinePause("resume", true), newRemediate()}
+	return []*cobra.Command{newRestartAgent(), newMachineCheck(), newMachinePause("pause", false), newMachinePause("resume", true), newRemediate(), newDeleteCopy()}
 }
 
 func newRestartAgent() *cobra.Command {
@@ -85,6 +85,11 @@ func newMachinePause(use string, resume bool) *cobra.Command {
 	}
 	return machineRecipe(use, short, long,
 		func() planner { return act.PauseMachine{Resume: resume} })
+}
+
+func newDeleteCopy() *cobra.Command {
+	return machineRecipe("delete-copy", "Delete a copy of a Machine that names another one's Mac; that Mac and its Node stay",
+		"Deleted by kubectl, it would take the other's Node with it: Cluster API finds a Machine's Node by the providerID.\nA Machine that has a Mac of its own is refused.", func() planner { return act.DeleteCopy{} })
 }
 
 func newRemediate() *cobra.Command {

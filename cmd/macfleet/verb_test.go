@@ -213,6 +213,7 @@ func TestVerbsAndTheirExitCodes(t *testing.T) {
 		"a paused Machine":             {args: "machine pause macfleet-builders-x7k2p-00001 --yes", out: "Done"},
 		"a resume of one at work":      {args: "machine resume macfleet-builders-x7k2p-00001 --yes", code: exitFailed, errs: "is not paused"},
 		"no health check":              {args: "machine remediate macfleet-builders-x7k2p-00001 --yes", code: exitFailed, errs: "the Cluster API Machine of it is not to be seen"},
+		"a copy that is none":          {args: "machine delete-copy macfleet-builders-x7k2p-00001 --yes", code: exitFailed, errs: "is claimed for it"},
 		"a serial number":              {args: "host accept-serial " + stranded, code: exitUsage, errs: "--serial"},
 		"an unknown Mac's":             {args: "host accept-serial " + stranded + " --serial C02 --yes", code: exitFailed, errs: "was never recorded"},
 		"a fleet without a key":        {args: "fleet ssh-key replace macfleet-builders --yes", codes: map[string]int{"macfleet-builders-ssh": 404}, code: exitFailed, errs: "has no Secret macfleet-builders-ssh"},

@@ -40,6 +40,10 @@ type Mac struct {
 	// ChecksHidden says why they cannot be told.
 	Checks       []clusterv1.MachineHealthCheck
 	ChecksHidden string
+	// Original is the host that its Machine names by a providerID and another has, where it was
+	// asked for by that Machine, and HostsHidden says why that cannot be told.
+	Original    *infrav1.ScalewayAppleSiliconHost
+	HostsHidden string
 }
 
 // MacOf finds those that have a host.

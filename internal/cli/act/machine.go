@@ -42,6 +42,7 @@ func OfMachine(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) Mac
 			mac.Cluster = c
 		}
 	}
+	mac.addOriginal(s)
 	mac.ChecksHidden = s.Lacks(snapshot.HealthChecks)
 	for _, check := range s.HealthChecks {
 		if mac.Core != nil && looksAt(check, mac.Core) {
