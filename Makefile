@@ -226,7 +226,7 @@ site: bin/hugo bin/mermaid/LICENSE ## the docs as a site in site/, with search; 
 	cd hack/site && GOWORK=off go run . ../../site
 
 .PHONY: site-test
-site-test: site chromium ## the site's diagrams are drawn, as a real Chromium sees them
+site-test: site chromium ## the site's diagrams are drawn and its reference fits a screen, as a real Chromium sees them
 	cd hack/site && GOWORK=off go test -count=1 . -site $(CURDIR)/site
 
 .PHONY: generate
