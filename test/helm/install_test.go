@@ -64,6 +64,7 @@ func TestChartOnAnAPIServer(t *testing.T) {
 		{"it is deleted without its CRDs", (*plane).withoutItsCRDs},
 		{"the hook applies CRDs, and no more", (*plane).hookAppliesCRDs},
 		{"there and back across CRDs that differ", (*plane).olderRelease},
+		{"there and back from the release before", (*plane).releaseBefore},
 		{"an upgrade waits for what changes, and can be taken back", (*plane).unreadyFleet},
 		{"two releases", (*plane).secondRelease},
 		{"an upgrade forgets no fleet that has Macs", (*plane).forgottenFleet},

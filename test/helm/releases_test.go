@@ -3,6 +3,7 @@ package helm
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,22 +86,10 @@ func (p *plane) withoutItsCRDs() {
 }
 
 // olderRelease upgrades from a chart of an older version and goes back, across CRDs that
-// differ. No release exists yet: the older one is this chart with less in its CRDs.
+// differ: the older one is this chart with less in its CRDs.
 func (p *plane) olderRelease() {
-	p.deleteCRDs()
 	older, oldCRDs := p.olderChart("0.0.9")
-	if said, refused := p.run(p.Context(), "install", "macfleet", older, "--set", "fleets.builders.zone=fr-par-1", "--set", "manager.replicas=0"); refused {
-		p.Fatal(said)
-	}
-	p.report("macfleet-builders")
-
-	own, err := charts.CRDs()
-	p.must(err)
-	p.must(startup.ApplyCRDs(p.Context(), p.client, own, func(string) {})) // as the hook's Job does
-	upgrade := []string{"upgrade", "macfleet", chart, "--reset-then-reuse-values", "--no-hooks", "--wait", "--timeout", "5m"}
-	if said, refused := p.run(p.Context(), upgrade...); refused {
-		p.Fatalf("the upgrade: %s", said)
-	}
+	p.upgradeFrom(older)
 	host := &infrav1.ScalewayAppleSiliconHost{
 		ObjectMeta: metav1.ObjectMeta{Name: "fr-par-1-22222222-2222-2222-2222-222222222222"},
 		Spec:       infrav1.ScalewayAppleSiliconHostSpec{ServerID: "22222222-2222-2222-2222-222222222222", Zone: "fr-par-1", Maintenance: &infrav1.Maintenance{Reason: "new SSD"}},
@@ -108,9 +97,7 @@ func (p *plane) olderRelease() {
 	strictly := &client.CreateOptions{FieldValidation: metav1.FieldValidationStrict} // the older kind would drop a field
 	p.await("the newer kinds", func() bool { return p.client.Create(p.Context(), host.DeepCopy(), strictly) == nil })
 
-	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--no-hooks", "--wait", "--timeout", "5m"); refused {
-		p.Fatalf("the rollback: %s", said)
-	}
+	p.rollBack()
 	p.must(p.client.Get(p.Context(), client.ObjectKeyFromObject(host), host))
 	if host.Spec.Maintenance == nil {
 		p.Error("a field is lost that the older release did not know")
@@ -123,6 +110,50 @@ func (p *plane) olderRelease() {
 	// Helm applies a chart's CRDs when it installs it: over those of an upgrade it must not.
 	if said, refused := p.run(p.Context(), "install", "macfleet", older); !refused || !strings.Contains(said, "crd-version") {
 		p.Errorf("the kinds of an older release replace newer ones: %s", said)
+	}
+}
+
+// releaseBefore upgrades from the chart of the last tag before this commit, and goes back.
+func (p *plane) releaseBefore() {
+	tag, err := exec.CommandContext(p.Context(), "git", "describe", "--tags", "--match", "v*", "--abbrev=0", "HEAD^").Output()
+	if err != nil {
+		p.Skip("no release before this commit is tagged here")
+	}
+	release, dir := strings.TrimSpace(string(tag)), p.TempDir()
+	packed := filepath.Join(dir, "chart.tar")
+	for _, command := range []*exec.Cmd{
+		exec.CommandContext(p.Context(), "git", "-C", filepath.Join("..", ".."), "archive", "--output", packed, release, "charts/macfleet"),
+		exec.CommandContext(p.Context(), "tar", "-xf", packed, "-C", dir),
+	} {
+		if said, err := command.CombinedOutput(); err != nil {
+			p.Fatalf("taking the chart of %s: %v: %s", release, err, said)
+		}
+	}
+	p.upgradeFrom(filepath.Join(dir, "charts", "macfleet"))
+	p.rollBack()
+	p.uninstall()
+}
+
+// upgradeFrom installs an older chart where no macfleet was, and upgrades it.
+func (p *plane) upgradeFrom(older string) {
+	p.Helper()
+	p.deleteCRDs()
+	if said, refused := p.run(p.Context(), "install", "macfleet", older, "--set", "fleets.builders.zone=fr-par-1", "--set", "manager.replicas=0"); refused {
+		p.Fatal(said)
+	}
+	p.report("macfleet-builders")
+	own, err := charts.CRDs()
+	p.must(err)
+	p.must(startup.ApplyCRDs(p.Context(), p.client, own, func(string) {})) // as the hook's Job does
+	if said, refused := p.run(p.Context(), "upgrade", "macfleet", chart, "--reset-then-reuse-values", "--no-hooks", "--wait", "--timeout", "5m"); refused {
+		p.Fatalf("the upgrade: %s", said)
+	}
+}
+
+func (p *plane) rollBack() {
+	p.Helper()
+	if said, refused := p.run(p.Context(), "rollback", "macfleet", "1", "--no-hooks", "--wait", "--timeout", "5m"); refused {
+		p.Fatalf("the rollback: %s", said)
 	}
 }
 
