@@ -168,10 +168,17 @@ func TestWhatKeepsAMacFromThePoolNeedsAPersonOrPasses(t *testing.T) {
 	unknown := func(reason string) infrav1.ScalewayAppleSiliconHost {
 		return clitest.Host(2, infrav1.HostDirty, clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, reason, "", time.Minute))
 	}
+	unnamed := func(wiped time.Duration) infrav1.ScalewayAppleSiliconHost {
+		h := clitest.Host(3, infrav1.HostWiping, clitest.Condition(infrav1.AvailableCondition, metav1.ConditionFalse, "Wiping", "the vendor refuses: locked", time.Minute))
+		h.Spec.Release = &infrav1.Release{Policy: infrav1.Recycle}
+		h.Spec.Record.Wipe = infrav1.WipeRecord{RequestedAt: ptr.To(metav1.MicroTime(clitest.Ago(time.Hour))), ObservedAt: ptr.To(metav1.MicroTime(clitest.Ago(wiped)))}
+		return h
+	}
 	for name, c := range map[string]struct {
 		host    infrav1.ScalewayAppleSiliconHost
 		command string
 	}{
+		"unnamed": {unnamed(11 * time.Minute), "macfleet explain host " + unnamed(0).Name}, "being named": {unnamed(9 * time.Minute), ""},
 		"held":      {held, "macfleet explain host " + held.Name},
 		"not wiped": {unknown("NotWiped"), "macfleet host adopt " + unknown("").Name},
 		"unseen":    {unknown(host.ReasonNeverSeenWiped), ""},

@@ -236,6 +236,10 @@ func hostFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 			f := finding{of("host", h, *meta.FindStatusCondition(h.Status.Conditions, infrav1.NameInSyncCondition)), true}
 			f.Command = "macfleet explain host " + h.Name
 			found = append(found, f)
+		case unnamed(h, s.At) != nil:
+			f := finding{of("host", h, *unnamed(h, s.At)), true}
+			f.Command = "macfleet explain host " + h.Name
+			found = append(found, f)
 		case refusedWipe(h, book) != nil:
 			found = append(found, finding{of("host", h, *refusedWipe(h, book)), true})
 		case slices.Contains(alone, h.Status.Phase) && !host.AwaitsFirstWipe(h):
@@ -255,6 +259,18 @@ func hostFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 // while does, maintenance beside it does not.
 func KeptOutEnds(h *infrav1.ScalewayAppleSiliconHost) bool {
 	return h.Spec.Maintenance == nil && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil
+}
+
+// namingLimit is far longer than the vendor takes for the pool's name of a Mac that is wiped.
+const namingLimit = 10 * time.Minute
+
+// unnamed is why a Mac that was wiped a while ago is in no pool: the vendor refuses its name.
+func unnamed(h *infrav1.ScalewayAppleSiliconHost, now time.Time) *metav1.Condition {
+	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition)
+	if c == nil || !host.Unnamed(h) || now.Sub(h.Spec.Record.Wipe.ObservedAt.Time) < namingLimit {
+		return nil
+	}
+	return &metav1.Condition{Reason: "Unnamed", Message: c.Message, LastTransitionTime: metav1.Time(*h.Spec.Record.Wipe.ObservedAt)}
 }
 
 // refusedWipe is why a host on its way back is not wiped, where a person is needed for that.
