@@ -415,7 +415,7 @@ func TestAPausedClusterIsSeen(t *testing.T) {
 		s.Clusters = []clusterv1.Cluster{{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "macfleet"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}}
 		m := &s.Machines[0]
 		m.OwnerReferences = []metav1.OwnerReference{{Kind: "Machine", Name: m.Name, UID: "core", Controller: ptr.To(true)}}
-		s.CoreMachines = []clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: "core"}}}
+		s.CoreMachines = []clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: "core"}, Spec: clusterv1.MachineSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{Name: m.Name}}}}
 	}
 	for code, said := range map[int]bool{0: true, http.StatusForbidden: false} {
 		speakTo(t, &fleetServer{change: change, codes: map[string]int{"clusters": code}})

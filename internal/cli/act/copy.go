@@ -12,7 +12,7 @@ import (
 
 // addOriginal finds the host that a Machine names by its providerID, and that is claimed for another.
 func (m *Mac) addOriginal(s *snapshot.Snapshot) {
-	m.HostsHidden = s.Lacks(snapshot.Hosts)
+	m.HostsHidden, m.CoreHidden = s.Lacks(snapshot.Hosts), s.Lacks(snapshot.CoreMachines)
 	named := []string{m.Machine.Spec.ProviderID}
 	if m.Core != nil {
 		named = append(named, m.Core.Spec.ProviderID)
@@ -37,16 +37,15 @@ type DeleteCopy struct{}
 // Plan is for a Machine without a Mac of its own. Cluster API is kept from its Machine before that
 // is deleted: it would take the other's Node for its own.
 func (DeleteCopy) Plan(m Mac) (Plan, error) {
-	name := m.Machine.Name
 	switch {
 	case m.HostsHidden != "":
 		return Plan{}, fmt.Errorf("whose Mac the Machine %s names cannot be told: %s", m.owner(), m.HostsHidden)
 	case m.Host != nil:
 		return Plan{}, fmt.Errorf("the Machine %s is no copy: host %s is claimed for it. To have another Mac in its place: macfleet host wipe %s", m.owner(), m.Host.Name, m.Host.Name)
 	case m.Original == nil:
-		return Plan{}, fmt.Errorf("the Machine %s is no copy: its providerID names no Mac of another Machine. To delete it: kubectl -n %s delete machine %s", m.owner(), m.Machine.Namespace, name)
-	case m.Core == nil && metav1.GetControllerOf(m.Machine) != nil:
-		return Plan{}, fmt.Errorf("the Cluster API Machine of %s is not to be seen, which would delete the other's Node: ask for the right to list machines", m.owner())
+		return Plan{}, fmt.Errorf("the Machine %s is no copy with a providerID: that names no Mac of another Machine. To delete it: kubectl -n %s delete %s %s", m.owner(), m.Machine.Namespace, m.deletable(), m.Machine.Name)
+	case m.CoreHidden != "" && metav1.GetControllerOf(m.Machine) != nil:
+		return Plan{}, fmt.Errorf("the Cluster API Machine of %s is not to be seen, which would delete the other's Node: %s", m.owner(), m.CoreHidden)
 	}
 	claim := m.Original.Spec.ClaimRef
 	var p Plan
@@ -63,6 +62,16 @@ func (DeleteCopy) Plan(m Mac) (Plan, error) {
 	p.patch(m.Core, annotation(clusterv1.PausedAnnotation, "true"))
 	p.delete(m.Machine)
 	p.delete(m.Core)
-	p.patch(m.Core, map[string]any{"metadata": map[string]any{"finalizers": nil}})
+	if len(m.Core.Finalizers) > 0 {
+		p.patch(m.Core, map[string]any{"metadata": map[string]any{"finalizers": nil}})
+	}
 	return p, nil
+}
+
+// deletable is the kind to delete of a Machine, for kubectl.
+func (m Mac) deletable() string {
+	if m.Core == nil {
+		return "samm"
+	}
+	return "machine"
 }

@@ -36,7 +36,19 @@ func TestPlansForCopies(t *testing.T) {
 				s.CoreMachines[6].Spec.ProviderID, m.Spec.ProviderID = m.Spec.ProviderID, ""
 			}},
 			{"that nobody owns", func(_ *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) { m.OwnerReferences = nil }},
-			{"whose owner is not to be seen", func(s *snapshot.Snapshot, _ *infrav1.ScalewayAppleSiliconMachine) { s.CoreMachines = nil }},
+			{"whose owner is not to be seen", func(s *snapshot.Snapshot, _ *infrav1.ScalewayAppleSiliconMachine) {
+				s.CoreMachines, s.Missing = nil, []snapshot.Missing{{Kind: snapshot.CoreMachines, Why: "you may not"}}
+			}},
+			{"whose owner is gone", func(s *snapshot.Snapshot, _ *infrav1.ScalewayAppleSiliconMachine) { s.CoreMachines = nil }},
+			{"that bears the reference to the original's owner", func(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) {
+				m.OwnerReferences = s.Machines[0].OwnerReferences
+			}},
+			{"that does, without a providerID", func(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) {
+				m.OwnerReferences, m.Spec.ProviderID = s.Machines[0].OwnerReferences, ""
+			}},
+			{"whose owner has a finalizer", func(s *snapshot.Snapshot, _ *infrav1.ScalewayAppleSiliconMachine) {
+				s.CoreMachines[6].Finalizers = []string{clusterv1.MachineFinalizer}
+			}},
 			{"without a providerID", func(_ *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) { m.Spec.ProviderID = "" }},
 			{"of a Mac that nobody has", func(s *snapshot.Snapshot, _ *infrav1.ScalewayAppleSiliconMachine) { s.Hosts[0].Spec.ClaimRef = nil }},
 			{"of its own name", func(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) {

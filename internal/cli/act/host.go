@@ -41,9 +41,10 @@ type Mac struct {
 	Checks       []clusterv1.MachineHealthCheck
 	ChecksHidden string
 	// Original is the host that its Machine names by a providerID and another has, where it was
-	// asked for by that Machine, and HostsHidden says why that cannot be told.
-	Original    *infrav1.ScalewayAppleSiliconHost
-	HostsHidden string
+	// asked for by that Machine. HostsHidden and CoreHidden say why that, and the Core, cannot be
+	// told.
+	Original                *infrav1.ScalewayAppleSiliconHost
+	HostsHidden, CoreHidden string
 }
 
 // MacOf finds those that have a host.
@@ -67,11 +68,8 @@ func MacOf(s *snapshot.Snapshot, h *infrav1.ScalewayAppleSiliconHost) Mac {
 			}
 		}
 	}
-	for i := range s.CoreMachines {
-		c := &s.CoreMachines[i]
-		if m := mac.Machine; m != nil && metav1.IsControlledBy(m, c) {
-			mac.Core = c
-		}
+	if mac.Machine != nil {
+		mac.Core = coreOf(s, mac.Machine)
 	}
 	for i := range s.Clusters {
 		c := &s.Clusters[i]

@@ -32,11 +32,7 @@ func OfMachine(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) Mac
 	if mac.Machine = m; mac.Host == nil {
 		mac.addGuests(s)
 	}
-	for i := range s.CoreMachines {
-		if c := &s.CoreMachines[i]; metav1.IsControlledBy(m, c) {
-			mac.Core = c
-		}
-	}
+	mac.Core = coreOf(s, m)
 	for i := range s.Clusters {
 		if c := &s.Clusters[i]; c.Namespace == m.Namespace && c.Name == m.Labels[clusterv1.ClusterNameLabel] {
 			mac.Cluster = c
@@ -50,6 +46,18 @@ func OfMachine(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) Mac
 		}
 	}
 	return mac
+}
+
+// coreOf is the Cluster API Machine that a Machine is of, as both say: a copy bears the
+// reference to the original's owner, which names the original.
+func coreOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *clusterv1.Machine {
+	for i := range s.CoreMachines {
+		c := &s.CoreMachines[i]
+		if metav1.IsControlledBy(m, c) && c.Namespace == m.Namespace && c.Spec.InfrastructureRef.Name == m.Name {
+			return c
+		}
+	}
+	return nil
 }
 
 // looksAt says whether a health check that runs is for the Machine.

@@ -200,3 +200,20 @@ func TestAnotherSerialNumber(t *testing.T) {
 		t.Error("none is needed")
 	}
 }
+
+// A copy with the reference to the original's owner is none of that one's: no verb for the copy
+// does anything to the original.
+func TestACopyIsNotItsOriginalsOwners(t *testing.T) {
+	s := copied()
+	m := &s.Machines[3]
+	m.OwnerReferences = s.Machines[0].OwnerReferences
+	if mac := OfMachine(s, m); mac.Core != nil || len(mac.Checks) != 0 {
+		t.Errorf("taken for the original: Core %v, checks %v", mac.Core, mac.Checks)
+	}
+	if plan, err := (Remediate{}).Plan(OfMachine(s, m)); err == nil {
+		t.Errorf("remediate: %+v", plan)
+	}
+	if mac := OfMachine(s, &s.Machines[0]); mac.Core != &s.CoreMachines[0] {
+		t.Error("the original lost its owner")
+	}
+}
