@@ -78,7 +78,7 @@ func newMachines() *cobra.Command {
 		Example: "  macfleet machines -n macfleet-system\n  macfleet machines -o wide --sort-by phase",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kinds := []snapshot.Kind{snapshot.Machines, snapshot.Remediations, snapshot.CoreMachines}
+			kinds := []snapshot.Kind{snapshot.Machines, snapshot.Remediations, snapshot.CoreMachines, snapshot.Clusters}
 			return l.run(cmd, kinds, func(s *snapshot.Snapshot, selected func(metav1.Object, string) bool) (listing, error) {
 				s.Machines = slices.DeleteFunc(s.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool { return !selected(&m, show.PhaseOf(s, &m)) })
 				table, err := show.Machines(s, l.output == "wide", l.sortBy)

@@ -304,5 +304,5 @@ func (g guestTrial) cleanUp(ctx context.Context) error {
 	if err := g.connectPatiently(ctx); err != nil {
 		return fmt.Errorf("guests may still run: %w", err)
 	}
-	return errors.Join(g.endAll(ctx), g.orders(ctx, "rm -rf "+g.home()))
+	return errors.Join(g.endAll(ctx), g.endSuite(ctx), g.orders(ctx, "rm -rf "+g.home()))
 }

@@ -78,7 +78,7 @@ func (t *tile) addMachine(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconM
 		t.Mood = moodWord(show.MachineMood(show.PhaseOf(s, m)))
 		t.Why = cmp.Or(t.Why, show.PhaseOf(s, m))
 	}
-	if c := show.PauseOf(m); c != nil {
+	if c := show.PauseOf(s, m); c != nil {
 		t.Why = strings.TrimPrefix(t.Why+", "+c.Reason, ", ")
 		if t.Mood == moodWord(screen.Good) {
 			t.Mood = moodWord(screen.Busy)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -64,11 +65,16 @@ func TestWhatPausesAMachine(t *testing.T) {
 			at := clitest.Ago(time.Minute)
 			m.DeletionTimestamp = &at
 		}, ""},
+		"its Cluster, deleted": {func(m *infrav1.ScalewayAppleSiliconMachine) {
+			at := clitest.Ago(time.Minute)
+			m.DeletionTimestamp, m.Labels[clusterv1.ClusterNameLabel] = &at, "held"
+		}, "Cluster spec.paused is set to true, which holds its deletion up"},
 	} {
 		m := clitest.Machine(1, "Running")
 		c.change(&m)
 		got := ""
-		if p := PauseOf(&m); p != nil {
+		held := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "held"}, Spec: clusterv1.ClusterSpec{Paused: ptr.To(true)}}
+		if p := PauseOf(&snapshot.Snapshot{Clusters: []clusterv1.Cluster{held}}, &m); p != nil {
 			got = p.Message
 		}
 		if got != c.want {

@@ -169,7 +169,7 @@ func MachineMood(phase string) screen.Mood {
 // which bears its name.
 func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string {
 	var why []string
-	if c := PauseOf(m); c != nil {
+	if c := PauseOf(s, m); c != nil {
 		why = append(why, because(c.Reason, c.Message))
 	}
 	if c := DrainOf(s, m); c != nil {
