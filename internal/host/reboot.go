@@ -89,7 +89,7 @@ func RebootReason(text string) string {
 	if len(text) <= longestRebootReason {
 		return text
 	}
-	return strings.ToValidUTF8(text[:longestRebootReason-len(more)], "") + more
+	return Bounded(text, longestRebootReason-len(more)) + more
 }
 
 const remediationPrefix = "remediation-"

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -137,9 +139,13 @@ func Going(h *Host) bool {
 // ReleaseHeld reports a release that goes no further: the server is somebody else's meanwhile.
 func ReleaseHeld(h *Host) bool { return h.Spec.Release != nil && ChangedByOther(h) }
 
-// Unnamed reports a Mac that is wiped for the pool, and whose server does not have its
-// name there yet: for a moment, unless the vendor refuses the name.
-func Unnamed(h *Host) bool {
+// namingLimit is far longer than the vendor takes for a name.
+const namingLimit = 10 * time.Minute
+
+// Unnamed reports a Mac that was wiped for the pool a while ago, and whose server does not have
+// its name there yet: the vendor does not take the name.
+func Unnamed(h *Host, now time.Time) bool {
 	release, wipe := h.Spec.Release, h.Spec.Record.Wipe
-	return release != nil && release.Policy == infrav1.Recycle && wipe.RequestedAt != nil && wipe.ObservedAt != nil && !ChangedByOther(h)
+	return release != nil && release.Policy == infrav1.Recycle && !ChangedByOther(h) &&
+		wipe.RequestedAt != nil && wipe.ObservedAt != nil && now.Sub(wipe.ObservedAt.Time) >= namingLimit
 }

@@ -12,7 +12,12 @@ func TestAMemoCountsWhateverManyChange(t *testing.T) {
 	}
 	var group sync.WaitGroup
 	for range 100 {
-		group.Go(func() { m.Change("a", func(n *int) { *n++ }) })
+		group.Go(func() {
+			m.Change("a", func(n *int) { *n++ })
+			if m.Len() != 1 {
+				t.Error("another key is there")
+			}
+		})
 	}
 	group.Wait()
 	m.Set("b", 7)

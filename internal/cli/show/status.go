@@ -261,13 +261,10 @@ func KeptOutEnds(h *infrav1.ScalewayAppleSiliconHost) bool {
 	return h.Spec.Maintenance == nil && h.Spec.Quarantine != nil && h.Spec.Quarantine.Until != nil
 }
 
-// namingLimit is far longer than the vendor takes for the pool's name of a Mac that is wiped.
-const namingLimit = 10 * time.Minute
-
 // unnamed is why a Mac that was wiped a while ago is in no pool: the vendor refuses its name.
 func unnamed(h *infrav1.ScalewayAppleSiliconHost, now time.Time) *metav1.Condition {
 	c := meta.FindStatusCondition(h.Status.Conditions, infrav1.AvailableCondition)
-	if c == nil || !host.Unnamed(h) || now.Sub(h.Spec.Record.Wipe.ObservedAt.Time) < namingLimit {
+	if c == nil || !host.Unnamed(h, now) {
 		return nil
 	}
 	return &metav1.Condition{Reason: "Unnamed", Message: c.Message, LastTransitionTime: metav1.Time(*h.Spec.Record.Wipe.ObservedAt)}

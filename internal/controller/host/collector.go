@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -19,6 +20,7 @@ type collector struct {
 	reader  client.Reader
 	leading func() bool
 	sweep   *Sweep
+	clock   clock.PassiveClock
 }
 
 // gauges are the values of one collection.
@@ -35,7 +37,7 @@ func newGauges() gauges {
 				"kind stranded: once ours, foreign: named by others.", "zone", "kind"),
 		blocked: gauge("macfleet_blocked_hosts",
 			"Hosts on their way into the pool that go no further without a person; reason notwiped: in the pool by name "+
-				"but not clean, held: released but renamed by others, unnamed: wiped but not named into the pool, "+
+				"but not clean, held: released but renamed by others, unnamed: wiped a while ago but not named into the pool, "+
 				"adoption: to be adopted and something is in the way.", "zone", "reason"),
 		billed: gauge("macfleet_host_billed_until_seconds",
 			"Unix time until which the vendor bills at least, the latest of the hosts of a zone and type.", "zone", "type"),
@@ -73,12 +75,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	owners := []host.Owners{host.OwnersOf(machines.Items), c.sweep.foreignOwners()}
-	for _, gauge := range count(hosts.Items, owners, c.sweep.naming(machines.Items)).all() {
+	for _, gauge := range count(hosts.Items, owners, c.sweep.naming(machines.Items), c.clock.Now()).all() {
 		gauge.Collect(out)
 	}
 }
 
-func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, naming host.Naming) gauges {
+func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, naming host.Naming, now time.Time) gauges {
 	g, billed := newGauges(), map[[2]string]float64{}
 	for i := range hosts {
 		h := &hosts[i]
@@ -90,7 +92,7 @@ func count(hosts []infrav1.ScalewayAppleSiliconHost, owners []host.Owners, namin
 		g.orphans.WithLabelValues(zone, "foreign").Add(toFloat(stray == host.ForeignStray))
 		g.blocked.WithLabelValues(zone, "notwiped").Add(toFloat(stray == "" && h.Status.Phase == infrav1.HostDirty && !host.AwaitsFirstWipe(h)))
 		g.blocked.WithLabelValues(zone, "held").Add(toFloat(host.ReleaseHeld(h)))
-		g.blocked.WithLabelValues(zone, "unnamed").Add(toFloat(host.Unnamed(h)))
+		g.blocked.WithLabelValues(zone, "unnamed").Add(toFloat(host.Unnamed(h, now)))
 		waits := h.Spec.Adopt != nil && meta.IsStatusConditionFalse(h.Status.Conditions, host.AdoptedCondition)
 		g.blocked.WithLabelValues(zone, "adoption").Add(toFloat(waits))
 		if until := h.Status.Server.DeletableAt; until != nil {

@@ -22,7 +22,7 @@ func (w *world) counted() gauges {
 	machines := &infrav1.ScalewayAppleSiliconMachineList{}
 	w.must(w.client.List(w.ctx, hosts))
 	w.must(w.client.List(w.ctx, machines))
-	return count(hosts.Items, []host.Owners{host.OwnersOf(machines.Items)}, NewSweep(w.r).naming(machines.Items))
+	return count(hosts.Items, []host.Owners{host.OwnersOf(machines.Items)}, NewSweep(w.r).naming(machines.Items), w.clock.Now())
 }
 
 func TestHostsThatWaitForAPersonAreCounted(t *testing.T) {
@@ -30,6 +30,13 @@ func TestHostsThatWaitForAPersonAreCounted(t *testing.T) {
 		return []metav1.Condition{{Type: condition, Status: metav1.ConditionFalse, Reason: reason}}
 	}
 	released := infrav1.ScalewayAppleSiliconHostSpec{Release: &infrav1.Release{}}
+	now := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC)
+	wiped := func(policy infrav1.ReleasePolicy, ago time.Duration) infrav1.ScalewayAppleSiliconHostSpec {
+		asked, seen := metav1.NewMicroTime(now.Add(-ago-time.Hour)), metav1.NewMicroTime(now.Add(-ago))
+		return infrav1.ScalewayAppleSiliconHostSpec{
+			Release: &infrav1.Release{Policy: policy}, Record: infrav1.HostRecord{Wipe: infrav1.WipeRecord{RequestedAt: &asked, ObservedAt: &seen}},
+		}
+	}
 	wished := infrav1.ScalewayAppleSiliconHostSpec{Adopt: &infrav1.Adoption{}}
 	for name, c := range map[string]struct {
 		phase      infrav1.HostPhase
@@ -44,11 +51,17 @@ func TestHostsThatWaitForAPersonAreCounted(t *testing.T) {
 		"renamed in use":     {phase: infrav1.HostInUse, conditions: because(infrav1.NameInSyncCondition, infrav1.ReasonChangedByOther)},
 		"an adoption waits":  {infrav1.HostForeign, wished, because(host.AdoptedCondition, host.ReasonBadPrefix), "adoption"},
 		"an adoption begins": {phase: infrav1.HostForeign, spec: wished},
+
+		"a name that is refused":       {phase: infrav1.HostWiping, spec: wiped(infrav1.Recycle, 10*time.Minute), counted: "unnamed"},
+		"a name that is given":         {phase: infrav1.HostWiping, spec: wiped(infrav1.Recycle, 9*time.Minute)},
+		"given back at the floor":      {phase: infrav1.HostRetiring, spec: wiped(infrav1.Terminate, time.Hour)},
+		"wiped once, and to be again":  {phase: infrav1.HostReleasing, spec: infrav1.ScalewayAppleSiliconHostSpec{Release: wiped(infrav1.Recycle, 0).Release, Record: infrav1.HostRecord{Wipe: infrav1.WipeRecord{ObservedAt: wiped("", time.Hour).Record.Wipe.ObservedAt}}}},
+		"renamed by others once wiped": {infrav1.HostWiping, wiped(infrav1.Recycle, time.Hour), because(infrav1.NameInSyncCondition, infrav1.ReasonChangedByOther), "held"},
 	} {
 		h := infrav1.ScalewayAppleSiliconHost{Spec: c.spec}
 		h.Spec.Zone = zone
 		h.Status.Phase, h.Status.Conditions = c.phase, c.conditions
-		g := count([]infrav1.ScalewayAppleSiliconHost{h}, nil, host.Naming{})
+		g := count([]infrav1.ScalewayAppleSiliconHost{h}, nil, host.Naming{}, now)
 		for _, reason := range []string{"notwiped", "held", "unnamed", "adoption"} {
 			if got := testutil.ToFloat64(g.blocked.WithLabelValues(zone, reason)); got != toFloat(reason == c.counted) {
 				t.Errorf("%s: %v of %s, want %q counted alone", name, got, reason, c.counted)
@@ -67,7 +80,7 @@ func TestHostsAreCounted(t *testing.T) {
 	}
 	leading := false
 	registry := prometheus.NewRegistry()
-	if _, err := register(registry, &collector{w.client, func() bool { return leading }, NewSweep(w.r)}); err != nil {
+	if _, err := register(registry, &collector{w.client, func() bool { return leading }, NewSweep(w.r), w.clock}); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
@@ -75,7 +88,7 @@ func TestHostsAreCounted(t *testing.T) {
 	}
 	leading = true
 	want := `
-# HELP macfleet_blocked_hosts Hosts on their way into the pool that go no further without a person; reason notwiped: in the pool by name but not clean, held: released but renamed by others, unnamed: wiped but not named into the pool, adoption: to be adopted and something is in the way.
+# HELP macfleet_blocked_hosts Hosts on their way into the pool that go no further without a person; reason notwiped: in the pool by name but not clean, held: released but renamed by others, unnamed: wiped a while ago but not named into the pool, adoption: to be adopted and something is in the way.
 # TYPE macfleet_blocked_hosts gauge
 macfleet_blocked_hosts{reason="adoption",zone="fr-par-1"} 0
 macfleet_blocked_hosts{reason="held",zone="fr-par-1"} 0

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -205,7 +206,7 @@ scaleway_orphan_servers{kind="foreign",zone="fr-par-1"} 1
 scaleway_orphan_servers{kind="stranded",zone="fr-par-1"} 1
 `
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{w.client, func() bool { return true }, s})
+	registry.MustRegister(&collector{w.client, func() bool { return true }, s, w.clock})
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "scaleway_orphan_servers"); err != nil {
 		t.Error(err)
 	}
@@ -425,7 +426,7 @@ func TestTheGaugeCountsNoHostOfAnotherNamespacesMachine(t *testing.T) {
 	one := confined(w.client)
 	s.Client = one
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{one, func() bool { return true }, s})
+	registry.MustRegister(&collector{one, func() bool { return true }, s, clock.RealClock{}})
 	gauge := func(stranded int) string {
 		return fmt.Sprintf(`
 # HELP scaleway_orphan_servers Servers that are neither in the pool, nor being adopted or released, nor matched by a live Machine; kind stranded: once ours, foreign: named by others.

@@ -18,7 +18,10 @@ func TestAPoolNameThatIsRefusedForEverIsCounted(t *testing.T) {
 		t.Error("counted before it is wiped")
 	}
 	w.cloud.Finish(serverID)
-	w.until("counted", func() bool { return blockedHosts(w, "unnamed") == 1 })
+	w.until("wiped", func() bool { return w.host().Spec.Record.Wipe.ObservedAt != nil })
+	if blockedHosts(w, "unnamed") != 0 {
+		t.Error("counted at once")
+	}
 	w.goesOn(time.Hour)
 	if w.phase() != infrav1.HostWiping || blockedHosts(w, "unnamed") != 1 {
 		t.Errorf("phase %s, counted %v", w.phase(), blockedHosts(w, "unnamed"))

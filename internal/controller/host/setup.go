@@ -49,7 +49,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) (*Inventory, error) {
 			return nil, fmt.Errorf("adding the inventory and the sweep: %w", err)
 		}
 	}
-	if _, err := register(opts.Registry, &collector{mgr.GetClient(), r.Inventory.running.Load, sweep}); err != nil {
+	if _, err := register(opts.Registry, &collector{mgr.GetClient(), r.Inventory.running.Load, sweep, r.Clock}); err != nil {
 		return nil, err
 	}
 	return r.Inventory, r.watch(mgr)

@@ -63,7 +63,7 @@ func (r *Reconciler) reboot(ctx context.Context, v *visit, failure string) error
 	reason := host.RebootReason("remediation of Machine " + v.owner.Name + ": " + failure)
 	want := infrav1.RebootRequest{ID: v.rebootID(), Reason: reason, Force: v.complaint != ""}
 	asked := v.host.Spec.Reboot
-	if asked != nil && asked.ID == want.ID && asked.Force == want.Force {
+	if asked != nil && asked.ID == want.ID {
 		want.Reason = asked.Reason
 	}
 	if v.host.Status.LastReboot.ID == want.ID || asked != nil && (*asked == want || !v.awaitsReboot()) {

@@ -133,7 +133,7 @@ func (v *visit) input(now time.Time) host.Remediation {
 		Step:           v.remediation.Status.Step,
 		RestartTimeout: seconds(v.remediation.Spec.AgentRestartTimeoutSeconds, host.DefaultAgentRestartTimeout),
 		RebootTimeout:  seconds(v.remediation.Spec.RebootTimeoutSeconds, host.DefaultRebootTimeout),
-		Node:           v.nodeState(), Complaint: v.complaint, Unready: workload.WhyNotReady(v.node), Wanted: annotations.HasRemediateMachine(v.owner),
+		Node:           v.nodeState(), Complaint: v.complaint, Unready: host.RebootReason(workload.WhyNotReady(v.node)), Wanted: annotations.HasRemediateMachine(v.owner),
 		Unasked: v.unasked(), Hindrance: v.hindrance(), Gone: v.gone(), Lost: v.lost(), Block: v.hold, Now: now,
 		OnDelete: v.onDelete, TooMany: !slices.ContainsFunc(v.checks, mayAct),
 	}

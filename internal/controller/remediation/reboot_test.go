@@ -1,6 +1,7 @@
 package remediation
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,19 @@ func TestARebootSaysWhatLedToIt(t *testing.T) {
 		node.Status.Conditions[0].Reason = "NodeStatusNeverUpdated"
 		w.setStatus(node)
 		w.settle()
+	}
+}
+
+// A Node may say of itself what is more than a condition or an event may have.
+func TestANodeThatSaysTooMuchIsRebooted(t *testing.T) {
+	w := newWorld(t, func(o *objects) {
+		o.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "Broken", Message: strings.Repeat("ä", 20_000)}}
+		o.remediation.Spec.AgentRestartTimeoutSeconds = ptr.To[int32](0)
+	})
+	w.settle()
+	w.is(infrav1.ReasonRebooting, infrav1.ReasonRebooting)
+	if got := conditions.GetMessage(w.remediation(), infrav1.RemediatedCondition); len(got) > host.MostNote || !strings.Contains(got, "Broken: ää") {
+		t.Errorf("%d bytes: %.80s", len(got), got)
 	}
 }
 

@@ -77,6 +77,6 @@ func (r *Reconciler) tell(ctx context.Context, v *visit, reason, message string)
 	if reason == infrav1.ReasonExhausted || reason == infrav1.ReasonHeld {
 		kind = corev1.EventTypeWarning
 	}
-	r.Recorder.Eventf(v.remediation, v.owner, kind, reason, "Remediate", "%s", message)
+	r.Recorder.Eventf(v.remediation, v.owner, kind, reason, "Remediate", "%s", host.Bounded(message, host.MostNote))
 	ctrl.LoggerFrom(ctx).Info("Remediation", "machine", v.owner.Name, "reason", reason, "message", message)
 }

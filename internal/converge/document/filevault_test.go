@@ -13,6 +13,7 @@ func TestAFileVaultThatIsNotClearlyOffCountsAsOn(t *testing.T) {
 		"FileVault is Off. Encryption in progress: Percent completed = 1":              {true, true},
 		"FileVault is Off.\nDeferred enablement appears to be active for user 'm1'.\n": {true, true},
 		"FileVault is Off. Deferred enablement appears to be active for user 'm1'.":    {true, true},
+		"FileVault is Off. It will be enabled at the next restart.":                    {true, true},
 		"FileVault is Off, but will be enabled after the next restart.\n":              {true, true},
 		"FileVault is On.\nDecryption in progress: Percent completed = 90\nwhatever\n": {true, true},
 		"FileVault is Busy.":                     {true, true},
