@@ -10,7 +10,8 @@ const (
 	// Written by macfleet.
 	MachineFinalizer = "scalewayapplesilicon.cluster.x-k8s.io/finalizer"
 
-	// FleetLabel on Nodes and on the objects of a fleet is the fleet's name. Written by macfleet.
+	// FleetLabel on the objects of a fleet is the fleet's name: the chart sets it, and whoever
+	// writes a MachineDeployment sets it in its template. macfleet sets it on Nodes.
 	FleetLabel = "tuist.dev/fleet"
 
 	// ProviderIDPrefix starts every providerID: scw-applesilicon://<zone>/<serverID>.
