@@ -155,3 +155,70 @@ func TestAClusterWithMacsIsNotDeletedBySlip(t *testing.T) {
 		must(t, clients[clusterAdmin].Delete(t.Context(), c))
 	})
 }
+
+// A MachineSet goes with its MachineDeployment, and not by a slip: its Macs would be wiped to
+// have others set up.
+func TestAMachineSetWithMacsIsNotDeletedBySlip(t *testing.T) {
+	const allow = "infrastructure.cluster.x-k8s.io/allow-delete"
+	for name, change := range map[string]func(*clusterv1.MachineSet, *clusterv1.MachineDeployment){
+		"it is allowed": func(s *clusterv1.MachineSet, _ *clusterv1.MachineDeployment) {
+			s.Annotations = map[string]string{allow: ""}
+		},
+		"its fleet may be deleted": func(_ *clusterv1.MachineSet, d *clusterv1.MachineDeployment) {
+			d.Annotations = map[string]string{allow: ""}
+		},
+		"it was moved": func(s *clusterv1.MachineSet, _ *clusterv1.MachineDeployment) {
+			s.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
+		},
+		"it is scaled to 0": func(s *clusterv1.MachineSet, _ *clusterv1.MachineDeployment) { s.Spec.Replicas = ptr.To(int32(0)) },
+		"it is nobody's":    func(s *clusterv1.MachineSet, _ *clusterv1.MachineDeployment) { s.OwnerReferences = nil },
+		"another provider's": func(s *clusterv1.MachineSet, _ *clusterv1.MachineDeployment) {
+			s.Spec.Template.Spec.InfrastructureRef.Kind = "DockerMachineTemplate"
+		},
+		"with its fleet": func(_ *clusterv1.MachineSet, d *clusterv1.MachineDeployment) { d.Finalizers = []string{"test/holds"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, _ := fleetOf(t, 2, 2)
+			s := setOf(t, d)
+			awaitSetDeletion(t, s, true)
+			refused(t, clients[clusterAdmin].Delete(t.Context(), s.DeepCopy()), "MachineSet "+s.Name+" has 2 Machines")
+			change(s, d)
+			must(t, clients[clusterAdmin].Update(t.Context(), s))
+			must(t, clients[clusterAdmin].Update(t.Context(), d))
+			if len(d.Finalizers) > 0 {
+				t.Cleanup(func() {
+					d.Finalizers = nil
+					_ = api.Update(context.WithoutCancel(t.Context()), d) // else it is left behind
+				})
+				d.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
+				must(t, api.Update(t.Context(), d))
+				must(t, api.Delete(t.Context(), d))
+				must(t, api.Get(t.Context(), client.ObjectKeyFromObject(d), d))
+			}
+			awaitSetDeletion(t, s, false)
+		})
+	}
+}
+
+// setOf is the MachineSet of a fleet, with all of its Machines.
+func setOf(t *testing.T, d *clusterv1.MachineDeployment) *clusterv1.MachineSet {
+	t.Helper()
+	s := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Name: newName(), Namespace: d.Namespace,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Name: d.Name, UID: d.UID, Controller: ptr.To(true)}},
+	}}
+	s.Spec = clusterv1.MachineSetSpec{ClusterName: d.Spec.ClusterName, Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template}
+	must(t, api.Create(t.Context(), s))
+	s.Status.Replicas = d.Status.Replicas
+	must(t, api.Status().Update(t.Context(), s))
+	return s
+}
+
+// awaitSetDeletion waits until the policy refuses it, or does not any more.
+func awaitSetDeletion(t *testing.T, s *clusterv1.MachineSet, refused bool) {
+	t.Helper()
+	must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, rights, true, func(ctx context.Context) (bool, error) {
+		err := clients[clusterAdmin].Delete(ctx, s.DeepCopy(), client.DryRunAll)
+		return (err != nil && strings.Contains(err.Error(), saysFleet)) == refused, nil
+	}))
+}
