@@ -18,7 +18,7 @@ import (
 const aboutTheAPI = `
 All kinds and fields, as the CRDs of the chart have them; ` + "`kubectl explain`" + ` says the same of a cluster's own. A field that is required is so where the object around it is there. A default that is no word of the API is what the manager does without the field.
 
-Of each kind one table has what is for you to write, and the other what macfleet writes: its part of ` + "`spec`" + `, and the status. Leave that as it is, but where [a recipe](../operate/hosts.md) says otherwise; of hosts and Machines the API server [keeps others from changing it](../install.md#who-may-do-what). [Annotations, labels and finalizers](#annotations-labels-and-finalizers) are in two tables, too, at the end.
+Of each kind one table has what is for you to write, and the other what macfleet writes: its part of ` + "`spec`" + `, and the status. Leave that as it is, but where [a recipe](../operate/hosts.md) says otherwise; of hosts and Machines the API server [keeps others from changing it](../install.md#who-may-do-what), but for cluster administrators. [Annotations, labels and finalizers](#annotations-labels-and-finalizers) are in two tables, too, at the end.
 
 What the conditions say is on [the page of reasons](../operate/reasons.md), what the phases of a host mean on [theirs](../operate/phases.md), and [How it works](../concepts.md) is where to begin.
 

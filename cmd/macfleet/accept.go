@@ -133,14 +133,20 @@ func (f acceptFlags) acceptance() (*acceptance, error) {
 		return nil, err
 	}
 	if f.next != "" {
-		if o.Next, err = (prepareFlags{agent: f.next}).build(); err != nil {
-			return nil, fmt.Errorf("--next-agent: %w", err)
+		if o.Next, err = buildOf("--next-agent", f.next); err != nil {
+			return nil, err
+		}
+		if o.Next.SHA256 == p.build.SHA256 {
+			return nil, errors.New("--next-agent names the build that --agent does: name another release's")
 		}
 	}
 	if o.Suite, err = f.driverSuite(); err != nil {
-		return nil, fmt.Errorf("--driver-suite: %w", err)
+		return nil, err
 	}
 	if f.tart != (document.Tart{}) {
+		if f.tart.Version == "" || f.tart.URL == "" || f.tart.SHA256 == "" {
+			return nil, errors.New("--tart-version, --tart-url and --tart-sha256 go together: one is missing")
+		}
 		o.Tart = &f.tart
 	}
 	o.Target, o.Agent, o.Version, o.Skip, o.GuestImage, o.Now, o.Pause = p.target, p.build, version, f.skip, f.image, time.Now, remote.Pause
@@ -159,7 +165,15 @@ func (f acceptFlags) driverSuite() (*remote.Build, error) {
 			return nil, nil
 		}
 	}
-	return (prepareFlags{agent: path}).build()
+	return buildOf("--driver-suite", path)
+}
+
+// buildOf reads what a flag names beside the agent.
+func buildOf(flag, path string) (*remote.Build, error) {
+	if err := isAgent(path); err != nil {
+		return nil, fmt.Errorf("%s: %w: name a program for Macs (darwin/arm64)", flag, err)
+	}
+	return remote.ReadBuild(path)
 }
 
 // damaged is the agent with a page that its signature does not know.

@@ -356,8 +356,11 @@ func TestAcceptCommandLine(t *testing.T) {
 		"no address":           {nil, "which address", exitUsage},
 		"no such section":      {[]string{"127.0.0.1", "--skip", "lunch"}, "--skip lunch", exitUsage},
 		"a report that is":     {[]string{"127.0.0.1", "--report", taken}, "taken.json is there already", exitUsage},
-		"another that is none": {[]string{"127.0.0.1", "--next-agent", taken + ".json"}, "--next-agent", exitUsage},
-		"a tart of no file":    {[]string{"127.0.0.1", "--tart-version", "2.32.1", "--tart-url", "http://x/y"}, "tart", exitUsage},
+		"another that is none": {[]string{"127.0.0.1", "--next-agent", taken + ".json"}, "--next-agent: ", exitUsage},
+		"another that is it":   {[]string{"127.0.0.1", "--next-agent", agent}, "another release's", exitUsage},
+		"a suite that is none": {[]string{"127.0.0.1", "--driver-suite", taken + ".json"}, "--driver-suite: ", exitUsage},
+		"a suite that is not":  {[]string{"127.0.0.1", "--driver-suite", taken}, "--driver-suite: ", exitUsage},
+		"a tart of no file":    {[]string{"127.0.0.1", "--tart-version", "2.32.1", "--tart-url", "https://x/y"}, "go together", exitUsage},
 		"an image that is not": {[]string{"127.0.0.1", "--guest-image", "a;b"}, "names no image", exitUsage},
 		"root":                 {[]string{"127.0.0.1", "--user", "root"}, "--user", exitUsage},
 	} {

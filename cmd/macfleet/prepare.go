@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,6 +103,8 @@ func (f prepareFlags) preparation() (*preparation, error) {
 	switch {
 	case f.host == "":
 		return nil, fmt.Errorf("--host is missing: name the Mac's address")
+	case !isAddress(f.host):
+		return nil, fmt.Errorf("%q is no address: name the Mac's alone, its user with --user and its port with --port", f.host)
 	case f.user == "" || f.user == "root":
 		return nil, fmt.Errorf("--user %q cannot run guests: name the Mac's own user, as m1", f.user)
 	case f.port < 1 || f.port > 65535:
@@ -124,6 +128,14 @@ func (f prepareFlags) preparation() (*preparation, error) {
 		p.target.Pin = remote.Pin{Algorithm: remote.DefaultAlgorithm, SHA256: f.fingerprint}
 	}
 	return p, nil
+}
+
+// isAddress tells the address of a Mac from what people add to it for ssh.
+func isAddress(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return !strings.ContainsAny(host, "@:/ ")
 }
 
 func (f prepareFlags) signer() (ssh.Signer, error) {

@@ -276,6 +276,9 @@ func TestPrepareCommandLine(t *testing.T) {
 	}{
 		"as it should be":      {"port", "1", "Remote Login", exitUnreachable},
 		"no host":              {"host", "", "--host is missing", exitUsage},
+		"a user before it":     {"host", "m1@127.0.0.1", "--user", exitUsage},
+		"a port behind it":     {"host", "127.0.0.1:22", "--port", exitUsage},
+		"an address of IPv6":   {"host", "::1", "Remote Login", exitUnreachable},
 		"root":                 {"user", "root", "--user", exitUsage},
 		"no port":              {"port", "0", "--port", exitUsage},
 		"no number":            {"port", "x", "--port", exitUsage},

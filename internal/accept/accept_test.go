@@ -81,6 +81,7 @@ func TestRowsAreJudged(t *testing.T) {
 		why     string
 	}{
 		"the same but for numbers and spaces": {[]string{"$ one", "  free   7 GB", "exit 0", "$ two", "exit 0"}, true, AsSimulated, ""},
+		"another form of number":              {[]string{"$ one", "free 26.0.1 GB", "exit 0", "$ two", "exit 0"}, true, AsSimulated, ""},
 		"with more":                           {[]string{"$ one", "free 7 GB", "hello", "exit 0", "$ two", "exit 0"}, false, AsSimulated, ""},
 		"with more than it may":               {[]string{"$ one", "free 7 GB", "hello", "exit 0", "$ two", "exit 0"}, true, Differs, ""},
 		"another code":                        {[]string{"$ one", "free 7 GB", "exit 0", "$ two", "exit 1"}, false, Differs, ""},

@@ -136,7 +136,8 @@ func shapes(lines []string) []string {
 const prompt = "$ "
 
 var (
-	number = regexp.MustCompile(`[0-9]+`)
+	// number is one, or several with dots between them, as of a version.
+	number = regexp.MustCompile(`[0-9]+(\.[0-9]+)*`)
 	exit   = regexp.MustCompile(`^exit [0-9]+$`)
 )
 

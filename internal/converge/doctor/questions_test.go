@@ -9,7 +9,7 @@ import (
 )
 
 const aboutTheQuestions = `
-Some things about macOS no look answers: they take a Mac that may be broken, or an experiment. macfleet does not depend on the answers: where two were possible, it does what is right under both. If you find one, tell us.
+Some things about macOS no look answers: they take a Mac that may be broken, or an experiment. macfleet does not depend on the answers: where two were possible, it does what is right under both. If you find one, [tell us](https://github.com/macfleet/macfleet/issues/new/choose).
 
 [The doctor](doctor.md) prints them with ` + "`--questions`" + `, and has them in its ` + "`--json`" + `. Its checks that bear on one are named here. [` + "`macfleet host accept`" + `](accept.md) tries some of them on a Mac that may be wiped; its report ends with each, and the rows that bear on it.
 `
