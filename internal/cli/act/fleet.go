@@ -132,7 +132,7 @@ func (Retire) Plan(f Fleet) (Plan, error) {
 	wants := slices.IndexFunc(f.Deployments, func(d *clusterv1.MachineDeployment) bool { return replicas(d) > 0 })
 	switch {
 	case f.SSH == nil && f.Signing == nil:
-		return Plan{}, fmt.Errorf("fleet %s has no Secrets: is that its name? Else it is retired already", f.name())
+		return Plan{}, fmt.Errorf("fleet %s has no Secrets: is that its name? Else it is retired already, or has had no Mac yet", f.name())
 	case wants >= 0:
 		return Plan{}, fmt.Errorf("fleet %s wants %s: scale it to 0 first, with kubectl -n %s scale machinedeployment %s --replicas=0, and wait until they are wiped",
 			f.name(), show.Count(replicas(f.Deployments[wants]), "Mac"), f.Namespace, f.Deployments[wants].Name)

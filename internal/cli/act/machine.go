@@ -216,7 +216,7 @@ func (m Mac) noRemediation() string {
 	case m.ChecksHidden != "":
 		return "whether a health check looks at it cannot be told: " + m.ChecksHidden
 	case len(m.Checks) == 0:
-		return "no health check that runs looks at it. To have another Mac in its place all the same: macfleet host wipe HOST"
+		return "no health check that runs looks at it. To have another Mac in its place all the same: macfleet host wipe " + m.Machine.Spec.HostRef.Name
 	case !slices.ContainsFunc(m.Checks, func(c clusterv1.MachineHealthCheck) bool { return !none(c) }):
 		return "its health check finds too many Machines unhealthy now, and does nothing: macfleet status"
 	case m.Host != nil && m.Host.Spec.Maintenance != nil:
