@@ -44,7 +44,7 @@ const (
 	// RecoverReinstall: have the server that was ordered for the Machine wiped; it
 	// stays the Machine's.
 	RecoverReinstall Recovery = "reinstall"
-	// RecoverStay: every tier that is left is forbidden here. Pushes go on.
+	// RecoverStay: a tier is due, and forbidden here. Pushes go on.
 	RecoverStay Recovery = "stay"
 )
 
@@ -96,24 +96,29 @@ func SinceReboot(record infrav1.BootstrapRecord) int32 {
 	return record.Attempts - record.AttemptsAtReboot
 }
 
-// NextRecovery decides about a host whose bootstrap has just failed, from its
-// record. What only a person can mend, or what waits for something outside,
-// reaches no tier; what only a wipe mends, as a dirty disk, goes at once to the tier
-// that wipes. The reboot comes before what the most attempts bring, also where it was held
-// back until then: it is the cheaper one.
+// NextRecovery decides about a host whose bootstrap has just failed, from its record. A tier
+// that is due where it is forbidden makes the Mac stay; before one is due, nothing is
+// forbidden, and the failure is one like any other.
 func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
+	next, why := dueRecovery(h, in)
+	if next == RecoverRetry {
+		return next, why
+	}
+	if spared := sparedBy(h, in); spared != "" {
+		return RecoverStay, spared
+	}
+	return next, why
+}
+
+// dueRecovery is what the failures ask for. What only a person can mend, or what waits for
+// something outside, reaches no tier; what only a wipe mends, as a dirty disk, goes at once to
+// the tier that wipes. The reboot comes before what the most attempts bring, also where it was
+// held back until then: it is the cheaper one.
+func dueRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 	record := h.Spec.Record.Bootstrap
 	switch {
 	case in.Class == ClassHuman, !in.Class.Counts():
 		return RecoverRetry, ""
-	case h.Spec.Record.HandedOverAt != nil:
-		return RecoverStay, "the host is another management cluster's"
-	case h.Spec.Maintenance != nil:
-		return RecoverStay, "the host is in maintenance"
-	case in.TakeOver:
-		return RecoverStay, "the Mac is taken over as it stands, and neither rebooted nor wiped by itself: mend it, or delete the Machine"
-	case in.ReadyNode:
-		return RecoverStay, "the Mac's Node is Ready, and so it is neither rebooted nor wiped by itself: mend it, or delete the Machine"
 	case in.Class == ClassReinstall:
 		return nextReplacement(h, in, "only a wipe mends the Mac")
 	case in.exhausted(record) && !(in.rebootsFirst() && rebootDue(h, in)):
@@ -122,6 +127,21 @@ func NextRecovery(h *Host, in RecoveryInput) (Recovery, string) {
 		return RecoverReboot, fmt.Sprintf("%d attempts failed", record.Attempts)
 	}
 	return RecoverRetry, ""
+}
+
+// sparedBy says why recovery neither reboots nor wipes the Mac, whatever fails; empty: it may.
+func sparedBy(h *Host, in RecoveryInput) string {
+	switch {
+	case h.Spec.Record.HandedOverAt != nil:
+		return "the host is another management cluster's"
+	case h.Spec.Maintenance != nil:
+		return "the host is in maintenance"
+	case in.TakeOver:
+		return "the Mac is taken over as it stands, and neither rebooted nor wiped by itself: mend it, or delete the Machine"
+	case in.ReadyNode:
+		return "the Mac's Node is Ready, and so it is neither rebooted nor wiped by itself: mend it, or delete the Machine"
+	}
+	return ""
 }
 
 // exhausted: the most attempts failed, and as many after the reboot as lie between the two

@@ -146,13 +146,52 @@ func TestAReadyNodeIsNeitherRebootedNorWiped(t *testing.T) {
 		return onLadder(func(in *host.RecoveryInput) { in.Class, in.ReadyNode = class, true })
 	}
 	checkRecoveries(t, map[string]recoveryRow{
-		"three failures":   {failing(3), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
-		"eight failures":   {failing(8, rebooted), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
-		"an ordered Mac":   {failing(8, ordered), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
-		"a locked account": {failing(1), ready(host.ClassReboot), host.RecoverStay, "Node is Ready"},
-		"a dirty disk":     {failing(1), ready(host.ClassReinstall), host.RecoverStay, "Node is Ready"},
-		"a person":         {failing(8), ready(host.ClassHuman), host.RecoverRetry, ""},
+		"one failure":            {failing(1), ready(host.ClassRetry), host.RecoverRetry, ""},
+		"two failures":           {failing(2), ready(host.ClassRetry), host.RecoverRetry, ""},
+		"three failures":         {failing(3), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
+		"seven, rebooted before": {failing(7, rebootedAfter(3)), ready(host.ClassRetry), host.RecoverRetry, ""},
+		"eight failures":         {failing(8, rebooted), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
+		"an ordered Mac":         {failing(8, ordered), ready(host.ClassRetry), host.RecoverStay, "Node is Ready"},
+		"a locked account":       {failing(1), ready(host.ClassReboot), host.RecoverStay, "Node is Ready"},
+		"a dirty disk":           {failing(1), ready(host.ClassReinstall), host.RecoverStay, "Node is Ready"},
+		"a person":               {failing(8), ready(host.ClassHuman), host.RecoverRetry, ""},
 	})
+}
+
+// Whoever reads that no tier is left deletes the Machine, which wipes the Mac: nothing says so
+// of a failure that would have brought no tier on any other Mac either.
+func TestNothingIsForbiddenBeforeATierIsDue(t *testing.T) {
+	since := func(d time.Duration) func(*host.Host) {
+		return func(h *host.Host) { h.Spec.Record.Bootstrap.FirstFailedAt = &metav1.Time{Time: noon().Add(-d)} }
+	}
+	for name, spared := range map[string]struct {
+		change func(*host.Host, *host.RecoveryInput)
+		says   string
+	}{
+		"its Node is Ready": {func(_ *host.Host, in *host.RecoveryInput) { in.ReadyNode = true }, "Node is Ready"},
+		"taken over":        {func(_ *host.Host, in *host.RecoveryInput) { in.TakeOver = true }, "taken over"},
+		"in maintenance":    {func(h *host.Host, _ *host.RecoveryInput) { h.Spec.Maintenance = &infrav1.Maintenance{} }, "maintenance"},
+		"handed over":       {func(h *host.Host, _ *host.RecoveryInput) { h.Spec.Record.HandedOverAt = at(0) }, "another management cluster"},
+	} {
+		ladder := onLadder(func(in *host.RecoveryInput) { in.LeastTime = 5 * time.Minute })
+		off := onLadder(func(in *host.RecoveryInput) { in.RebootAfter, in.MaxAttempts = 0, 0 })
+		noReturn := onLadder(func(in *host.RecoveryInput) { in.Class, in.MaxAttempts = host.ClassReinstall, 0 })
+		rows := map[string]recoveryRow{
+			"the first failure":       {failing(1, since(0)), ladder, host.RecoverRetry, ""},
+			"three in half a minute":  {failing(3, since(30*time.Second)), ladder, host.RecoverRetry, ""},
+			"eight in a minute":       {failing(8, rebooted, since(time.Minute)), ladder, host.RecoverRetry, ""},
+			"all is off":              {failing(80), off, host.RecoverRetry, ""},
+			"three in five minutes":   {failing(3, since(5*time.Minute)), ladder, host.RecoverStay, spared.says},
+			"eight in an hour":        {failing(8, rebooted, since(time.Hour)), ladder, host.RecoverStay, spared.says},
+			"a dirty disk, at once":   {failing(1, since(0)), onLadder(func(in *host.RecoveryInput) { in.Class = host.ClassReinstall }), host.RecoverStay, spared.says},
+			"a dirty disk, wipes off": {failing(1), noReturn, host.RecoverStay, spared.says},
+		}
+		for row, r := range rows {
+			spared.change(r.host, &r.in)
+			rows[row] = r
+		}
+		t.Run(name, func(t *testing.T) { checkRecoveries(t, rows) })
+	}
 }
 
 func TestTheFirstFailureOfAClaimIsRemembered(t *testing.T) {

@@ -69,7 +69,8 @@ const (
 	ReasonBootstrapFailed  = "BootstrapFailed"
 	// ReasonRebootingForRecovery: the one reboot of this claim is under way.
 	ReasonRebootingForRecovery = "RebootingForRecovery"
-	// ReasonBootstrapExhausted: every attempt failed, and no tier is left.
+	// ReasonBootstrapExhausted: a tier of recovery is due, and this Mac may not have it, or its
+	// wipe is held back. Attempts go on.
 	ReasonBootstrapExhausted = "BootstrapExhausted"
 	// ReasonReturnedToPool: the host goes back to be wiped; another is claimed.
 	ReasonReturnedToPool = "ReturnedToPool"
