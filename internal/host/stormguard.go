@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
@@ -17,6 +18,16 @@ const (
 
 // Block says why nothing destructive may be begun; its zero value: it may.
 type Block struct{ Reason, Message string }
+
+const wipeHeldBack = "the wipe is held back"
+
+// HoldsWipe is what a Machine says of the wipe of its Mac that the block holds back.
+func (b Block) HoldsWipe() string {
+	return fmt.Sprintf("%s (%s): %s", wipeHeldBack, b.Reason, b.Message)
+}
+
+// WipeHeldBack reports that a Machine says so: recovery goes on by itself when the block ends.
+func WipeHeldBack(message string) bool { return strings.Contains(message, "; "+wipeHeldBack+" (") }
 
 // DestructionBlocked judges a zone from all its hosts and its last list. It binds
 // what recovery, remediation and the sweep begin, reboots and wipes alike, never the

@@ -321,6 +321,28 @@ func TestWhereRecoveryMakesNothing(t *testing.T) {
 	}
 }
 
+// Attempts go on where recovery may do nothing; what is only held back asks for nobody, and
+// types nothing that wipes the Mac.
+func TestExhaustedIsNotTheEnd(t *testing.T) {
+	hold := host.Block{Reason: infrav1.ReasonStormGuard, Message: "2 of 8 hosts were wiped"}
+	for name, c := range map[string]struct {
+		message, next, you string
+		commands           int
+	}{
+		"forbidden": {"the host is in maintenance; last failure: x", "it is tried again with growing pauses; 8 attempts failed", "mend the Mac", 1},
+		"held back": {"8 attempts failed; " + hold.HoldsWipe() + "; last failure: x", "goes on by itself when the hold ends", "nothing", 0},
+	} {
+		s := clitest.Fleet()
+		m := &s.Machines[2]
+		m.Status.Bootstrap.Attempts = 8
+		m.Status.Conditions[1].Reason, m.Status.Conditions[1].Message = infrav1.ReasonBootstrapExhausted, c.message
+		p := point(t, Machine(s, reasons.Read(), m), infrav1.ReasonBootstrapExhausted)
+		if !strings.Contains(p.Next, c.next) || strings.Contains(p.Next, "until somebody acts") || !strings.Contains(p.You, c.you) || len(p.Commands) != c.commands {
+			t.Errorf("%s: next %q, you %q, type %q", name, p.Next, p.You, p.Commands)
+		}
+	}
+}
+
 // A link that leads out of the folder of the page is printed as where it leads.
 func TestLinksAreWhole(t *testing.T) {
 	s, book := clitest.Fleet(), reasons.Read()

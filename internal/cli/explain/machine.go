@@ -186,6 +186,8 @@ func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Co
 		return next{text: "a health check, where there is one, restarts its agent, reboots the Mac, and at last replaces the Machine"}
 	case infrav1.ReasonBootstrapFailed, infrav1.ReasonSSHUnreachable:
 		return byPerson(m, c, attempts(m, c))
+	case infrav1.ReasonBootstrapExhausted:
+		return exhausted(m, c)
 	case infrav1.ReasonDraining:
 		return t.drainEnds(m)
 	}
@@ -223,6 +225,19 @@ func attempts(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
 		return next{text: again + ". Recovery has rebooted the Mac; after more of these it has it wiped, unless that is off or the Mac is in maintenance"}
 	}
 	return next{text: again + ". After more of these recovery reboots the Mac once, and later has it wiped, unless that is off or the Mac is in maintenance"}
+}
+
+// exhausted is what comes after an attempt whose next tier of recovery the Mac may not have, or
+// that is held back.
+func exhausted(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
+	again := "it is tried again with growing pauses; " + show.Count(int(m.Status.Bootstrap.Attempts), "attempt") + " failed"
+	if host.WipeHeldBack(c.Message) {
+		return next{
+			text: again + ". Recovery goes on by itself when the hold ends",
+			you:  "nothing; to take another Mac at once, delete the Machine, which wipes this one",
+		}
+	}
+	return next{text: again + ". One that comes through ends it; recovery neither reboots nor wipes the Mac"}
 }
 
 // byPerson is what comes next, with what a person types where a failure is one that only a

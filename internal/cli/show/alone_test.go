@@ -175,6 +175,22 @@ func TestFailuresOfTheClassHuman(t *testing.T) {
 	}
 }
 
+// What recovery may not do needs a person; what is held back goes on when the hold ends.
+func TestAHeldWipeNeedsNoPerson(t *testing.T) {
+	hold := host.Block{Reason: infrav1.ReasonStormGuard, Message: "2 of 8 hosts in zone fr-par-1 were wiped"}
+	for message, want := range map[string]bool{
+		"the host is in maintenance; last failure: x":                  true,
+		"8 attempts failed; " + hold.HoldsWipe() + "; last failure: x": false,
+	} {
+		s := silent(time.Hour)
+		s.Machines[0].Status.Conditions = []metav1.Condition{clitest.Condition(infrav1.BootstrappedCondition, metav1.ConditionFalse, infrav1.ReasonBootstrapExhausted, message, time.Minute)}
+		status := StatusOf(s, reasons.Read())
+		if got := len(status.Person) == 1; got != want || len(status.Person)+len(status.Waits) != 1 {
+			t.Errorf("%s: person %+v, waits %+v", message, status.Person, status.Waits)
+		}
+	}
+}
+
 // A Machine that Cluster API drains does not read as one that runs.
 func TestADrainIsTold(t *testing.T) {
 	s := silent(time.Hour)

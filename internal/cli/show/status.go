@@ -328,9 +328,11 @@ func heldBack(message string) string {
 }
 
 // hindered is what a Machine that is not as it should be waits for. A person is needed, too,
-// for a failure that says so, and for a Mac that nobody else mends.
+// for a failure that says so, and for a Mac that nobody else mends; none for a wipe that is
+// held back.
 func hindered(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition, book reasons.Book) finding {
-	f := finding{of("machine", m, c), Human(c) || book.Asks(c.Reason, MachineConditions()...)}
+	held := c.Reason == infrav1.ReasonBootstrapExhausted && host.WipeHeldBack(c.Message)
+	f := finding{of("machine", m, c), Human(c) || !held && book.Asks(c.Reason, MachineConditions()...)}
 	f.Message, f.Command = heldBack(f.Message), commandFor(s, m, c)
 	f.Since = cmp.Or(MachineBegan(s, m, c), f.Since)
 	if alone, is := LeftAlone(s, m, c); is {

@@ -46,8 +46,8 @@ func TestReturnToPoolIsHeldByStormGuard(t *testing.T) {
 			if h := w.host(hostName); h.Spec.Release != nil || w.machine("mac-1").Spec.HostRef == nil {
 				t.Errorf("release = %+v, want the host kept", h.Spec.Release)
 			}
-			if got := w.message("mac-1", infrav1.BootstrappedCondition); w.reason("mac-1", infrav1.BootstrappedCondition) != infrav1.ReasonBootstrapExhausted || !strings.Contains(got, reason) {
-				t.Errorf("Bootstrapped = %s %q, want it to say %s", w.reason("mac-1", infrav1.BootstrappedCondition), got, reason)
+			if got := w.message("mac-1", infrav1.BootstrappedCondition); w.reason("mac-1", infrav1.BootstrappedCondition) != infrav1.ReasonBootstrapExhausted || !strings.Contains(got, reason) || !host.WipeHeldBack(got) {
+				t.Errorf("Bootstrapped = %s %q, want it to say that the wipe is held back, by %s", w.reason("mac-1", infrav1.BootstrappedCondition), got, reason)
 			}
 			if reason == infrav1.ReasonStormGuard {
 				w.failTimes(2) // the hour passes

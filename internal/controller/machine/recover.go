@@ -82,7 +82,7 @@ func heldRecovery(failed machine.Finding, next host.Recovery, hold host.Block, w
 	if next == host.RecoverReboot {
 		return machine.False(failed.Reason, "%s; the reboot is held back (%s): %s", failed.Message, hold.Reason, hold.Message)
 	}
-	return machine.False(infrav1.ReasonBootstrapExhausted, "%s; the wipe is held back (%s): %s; last failure: %s", why, hold.Reason, hold.Message, failed.Message)
+	return machine.False(infrav1.ReasonBootstrapExhausted, "%s; %s; last failure: %s", why, hold.HoldsWipe(), failed.Message)
 }
 
 // askForReboot records the one reboot of the claim; the host controller makes it.
