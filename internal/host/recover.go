@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -255,6 +256,27 @@ func WhyRecoveryReboots(h *Host) string {
 		return c.Message
 	}
 	return ""
+}
+
+// WhyPersonReboots tells of the reboot that a person asks for, or that was the host's last
+// within the time that one may take; empty: it is nobody's, or macfleet's own.
+func WhyPersonReboots(h *Host, now time.Time) string {
+	const asked = "somebody asked for it"
+	last, c := h.Status.LastReboot, meta.FindStatusCondition(h.Status.Conditions, RebootedCondition)
+	switch {
+	case h.Spec.Reboot != nil && byPerson(h.Spec.Reboot.ID):
+		return asked + ": " + h.Spec.Reboot.Reason
+	case h.Spec.Reboot != nil, !byPerson(last.ID), !now.Before(last.At.Add(rebootHold)):
+		return ""
+	case c == nil, c.Reason != ReasonRebootTaken:
+		return asked
+	}
+	return asked + ": " + c.Message
+}
+
+// byPerson reports that no part of macfleet gives a reboot such an id.
+func byPerson(id string) bool {
+	return id != "" && !strings.HasPrefix(id, BootstrapRebootID("")) && !strings.HasPrefix(id, remediationPrefix) && !isLeakReboot(id)
 }
 
 // WithdrawReboot takes back the reboot of the claim's recovery that the vendor has not

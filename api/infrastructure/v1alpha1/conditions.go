@@ -67,7 +67,8 @@ const (
 	ReasonDifferentCluster = "DifferentCluster"
 	ReasonRunning          = "Running"
 	ReasonBootstrapFailed  = "BootstrapFailed"
-	// ReasonRebootingForRecovery: the one reboot of this claim is under way.
+	// ReasonRebootingForRecovery: the one reboot of this claim, or one that a person asked for,
+	// holds attempts back.
 	ReasonRebootingForRecovery = "RebootingForRecovery"
 	// ReasonBootstrapExhausted: a tier of recovery is due, and this Mac may not have it, or its
 	// wipe is held back. Attempts go on.

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -165,7 +166,7 @@ func (p *pushStarter) awaitReboot(v *visit) (ctrl.Result, bool) {
 		return ctrl.Result{}, false
 	}
 	because := ""
-	if why := host.WhyRecoveryReboots(v.Host); why != "" {
+	if why := cmp.Or(host.WhyRecoveryReboots(v.Host), host.WhyPersonReboots(v.Host, now)); why != "" {
 		because = " (" + why + ")"
 	}
 	v.bootstrapped = machine.False(infrav1.ReasonRebootingForRecovery, "host %s reboots%s", v.Host.Name, because)

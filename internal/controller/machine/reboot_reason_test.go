@@ -35,16 +35,26 @@ func TestARebootSaysWhichFailureLedToIt(t *testing.T) {
 	}
 }
 
-// The reboot of another is not explained by an earlier failure.
+// The reboot of another is not explained by an earlier failure: who asked is told, and why.
 func TestAnotherRebootIsNotToldAsRecoverys(t *testing.T) {
 	w := failingWorld(t)
 	w.failTimes(3)
 	w.takeReboot()
 	h := w.host(hostName)
-	h.Status.LastReboot.ID = "a-person"
-	w.updateStatus(h)
-	w.settle("mac-1")
-	if got, want := w.message("mac-1", infrav1.BootstrappedCondition), "host "+hostName+" reboots"; got != want {
-		t.Errorf("Bootstrapped says %q, want %q", got, want)
+	h.Spec.Reboot = &infrav1.RebootRequest{ID: "by-hand-1", Reason: "fans"}
+	w.update(h)
+	for _, c := range []struct {
+		act  func()
+		want string
+	}{
+		{func() {}, "host " + hostName + " reboots (somebody asked for it: fans)"},
+		{func() { w.refuseReboot("the server is locked") }, "host " + hostName + " is to be rebooted (somebody asked for it: fans), which waits: the server is locked"},
+		{w.takeReboot, "host " + hostName + " reboots (somebody asked for it: fans)"},
+	} {
+		c.act()
+		w.settle("mac-1")
+		if got := w.message("mac-1", infrav1.BootstrappedCondition); got != c.want {
+			t.Errorf("Bootstrapped says %q, want %q", got, c.want)
+		}
 	}
 }

@@ -63,7 +63,7 @@ func (w *world) takeReboot() {
 func (w *world) refuseReboot(why string) {
 	w.t.Helper()
 	h := w.host(hostName)
-	h.Status.Conditions = append(h.Status.Conditions, metav1.Condition{
+	meta.SetStatusCondition(&h.Status.Conditions, metav1.Condition{
 		Type: host.RebootedCondition, Status: metav1.ConditionFalse, Reason: host.ReasonRebootWaiting, Message: why, LastTransitionTime: metav1.Now(),
 	})
 	w.updateStatus(h)
