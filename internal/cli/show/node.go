@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
@@ -17,23 +18,38 @@ import (
 const reliefTime = 15 * time.Minute
 
 // nodeFindings are Macs whose Node is Ready and yet not healthy: one under pressure takes no
-// Pods. Cluster API's condition NodeHealthy tells of it, so that no Node has to be read.
+// Pods.
 func nodeFindings(s *snapshot.Snapshot, _ reasons.Book) []finding {
 	var found []finding
 	for i := range s.Machines {
 		m := &s.Machines[i]
-		core := CoreOf(s, m)
-		if core == nil || core.DeletionTimestamp != nil || Hindrance(m.Status.Conditions) != nil {
-			continue // which tells more
-		}
-		c := meta.FindStatusCondition(core.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineNodeNotHealthyReason {
+		c := pressureOf(s, m)
+		if c == nil {
 			continue
 		}
 		f := finding{of("machine", m, *c), s.At.Sub(c.LastTransitionTime.Time) >= reliefTime}
-		f.Message = strings.ReplaceAll(f.Message, "* ", "")
 		f.Command = story(m)
 		found = append(found, f)
 	}
 	return found
+}
+
+// pressureOf is why a Machine's Node takes no Pods though it is Ready. Cluster API's condition
+// NodeHealthy tells of it, so that no Node has to be read. nil: it is well, or the Machine's own
+// conditions tell more. Of a Mac that waits for its turn, or whose change failed, they tell less.
+func pressureOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *metav1.Condition {
+	core := CoreOf(s, m)
+	if core == nil || core.DeletionTimestamp != nil {
+		return nil
+	}
+	if c := Hindrance(m.Status.Conditions); c != nil && c.Type != infrav1.UpToDateCondition && c.Type != infrav1.SlotsHealthyCondition {
+		return nil
+	}
+	c := meta.FindStatusCondition(core.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineNodeNotHealthyReason {
+		return nil
+	}
+	pressure := *c
+	pressure.Message = strings.ReplaceAll(c.Message, "* ", "")
+	return &pressure
 }

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/macfleet/macfleet/api/infrastructure/v1alpha1"
 	"github.com/macfleet/macfleet/internal/cli/clitest"
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
@@ -28,7 +30,8 @@ func TestStatusTellsOfNodesUnderPressure(t *testing.T) {
 		"for long":    {machine: 0, healthy: clitest.Condition(short.Type, short.Status, short.Reason, full, 15*time.Minute), persons: 1},
 		"not known":   {machine: 0, healthy: clitest.Condition(short.Type, metav1.ConditionUnknown, clusterv1.MachineNodeHealthUnknownReason, "", time.Hour)},
 		"its Node is gone, which its own object tells":     {machine: 0, healthy: clitest.Condition(short.Type, short.Status, clusterv1.MachineNodeDeletedReason, "", time.Hour)},
-		"its own object tells of something else":           {machine: 1, healthy: short},
+		"its change failed, which tells less":              {machine: 1, healthy: short, waits: 1},
+		"it is being set up, which tells more":             {machine: 2, healthy: short},
 		"it is drained, which takes its Node away in time": {machine: 0, healthy: short, deleting: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,6 +44,9 @@ func TestStatusTellsOfNodesUnderPressure(t *testing.T) {
 				core.DeletionTimestamp = &at
 			}
 			s.CoreMachines = []clusterv1.Machine{core}
+			if told := strings.Contains(whyNot(s, m), short.Reason+": Node.DiskPressure: "); told != (c.waits+c.persons > 0) {
+				t.Errorf("the table of Machines says %q", whyNot(s, m))
+			}
 			status := StatusOf(s, reasons.Read())
 			waits, persons := unhealthyNodes(status.Waits), unhealthyNodes(status.Person)
 			if len(waits) != c.waits || len(persons) != c.persons {
@@ -60,6 +66,31 @@ func TestStatusTellsOfNodesUnderPressure(t *testing.T) {
 	}
 	if nodeFindings(&snapshot.Snapshot{At: clitest.Now(), Machines: clitest.Fleet().Machines}, reasons.Read()) != nil {
 		t.Error("tells of Nodes where Cluster API's Machines cannot be read")
+	}
+}
+
+// A Mac that waits for its turn, or has drifted, may be full all the same.
+func TestPressureIsNotHiddenByAChangeThatWaits(t *testing.T) {
+	full := clitest.Condition(clusterv1.MachineNodeHealthyCondition, metav1.ConditionFalse, clusterv1.MachineNodeNotHealthyReason, "* Node.DiskPressure: full", time.Hour)
+	for reason, hidden := range map[string]bool{infrav1.ReasonDrifted: false, infrav1.ReasonHeld: false, infrav1.ReasonNodeUnreachable: true} {
+		kind := infrav1.UpToDateCondition
+		if hidden {
+			kind = infrav1.NodeReadyCondition
+		}
+		m := clitest.Machine(1, "Running", clitest.Condition(kind, metav1.ConditionFalse, reason, "", time.Hour))
+		core := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+		core.Status.Conditions = []metav1.Condition{full}
+		s := &snapshot.Snapshot{At: clitest.Now(), Machines: []infrav1.ScalewayAppleSiliconMachine{m}, CoreMachines: []clusterv1.Machine{core}}
+		want := reason
+		if !hidden {
+			want += "; NodeNotHealthy: Node.DiskPressure: full"
+		}
+		if got := whyNot(s, &m); got != want {
+			t.Errorf("the table of Machines says %q, want %q", got, want)
+		}
+		if told := unhealthyNodes(StatusOf(s, reasons.Read()).Person); len(told) == 0 != hidden {
+			t.Errorf("%s: status tells %v", reason, told)
+		}
 	}
 }
 

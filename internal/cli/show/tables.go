@@ -165,8 +165,8 @@ func MachineMood(phase string) screen.Mood {
 	return screen.Busy
 }
 
-// whyNot is what a Machine that is not as it should be says, and what its remediation says,
-// which bears its name.
+// whyNot is what a Machine that is not as it should be says, what its Node lacks, and what its
+// remediation says, which bears its name.
 func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string {
 	var why []string
 	if c := PauseOf(s, m); c != nil {
@@ -177,6 +177,9 @@ func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string
 	}
 	if c := Hindrance(m.Status.Conditions); c != nil {
 		why = append(why, because(c.Reason, heldBack(c.Message)))
+	}
+	if c := pressureOf(s, m); c != nil {
+		why = append(why, because(c.Reason, c.Message))
 	}
 	for i := range s.Remediations {
 		r := &s.Remediations[i]
