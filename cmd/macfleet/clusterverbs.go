@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/act"
 	"github.com/macfleet/macfleet/internal/cli/explain"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
+	"github.com/macfleet/macfleet/internal/workload"
 )
 
 // newCluster holds what is done to a whole Cluster.
@@ -44,10 +46,30 @@ func newRejoin() *cobra.Command {
 				return act.Plan{}, fmt.Errorf("which cluster this is cannot be told: %w", err)
 			}
 			a.Here = string(here.UID)
+			var err error
+			if a.Ready, err = readyNodes(ctx, c); err != nil {
+				return act.Plan{}, err
+			}
 			return a.Plan(of)
 		}, snapshot.ControlPlanes, snapshot.HealthChecks)
 	cmd.Flags().BoolVar(&a.End, "end", false, "end the pause of the Cluster's health checks, once all Machines run")
 	return cmd
+}
+
+// readyNodes says of each Node whether it is Ready; nil: they may not be read.
+func readyNodes(ctx context.Context, c client.Reader) (map[string]bool, error) {
+	s, err := snapshot.Load(ctx, c, "", snapshot.Nodes)
+	if _, hidden := errors.AsType[snapshot.NothingError](err); hidden {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ready := map[string]bool{}
+	for i := range s.Nodes {
+		ready[s.Nodes[i].Name] = workload.NodeReady(&s.Nodes[i])
+	}
+	return ready, nil
 }
 
 // clusterVerb is a recipe for a Cluster as a command. It needs sight of all that it speaks of.

@@ -34,7 +34,11 @@ func newFleetStatus() *cobra.Command {
 			if err := v.checkOutput(); err != nil {
 				return err
 			}
-			c, s, err := v.load(cmd.Context(), show.StatusKinds()...)
+			c, err := v.cluster.Client()
+			if err != nil {
+				return err
+			}
+			s, err := loadStatus(cmd.Context(), c, v.cluster.Chosen())
 			if err != nil {
 				return err
 			}
@@ -82,7 +86,7 @@ func (v *verb) watchStatus(cmd *cobra.Command, c client.WithWatch, s *snapshot.S
 			return nil
 		case <-drawn:
 		}
-		next, err := snapshot.Load(ctx, c, v.cluster.Chosen(), show.StatusKinds()...)
+		next, err := loadStatus(ctx, c, v.cluster.Chosen())
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -118,8 +118,11 @@ func (l *lister) run(cmd *cobra.Command, kinds []snapshot.Kind, find func(*snaps
 	if err := errors.Join(l.checkOutput(), err); err != nil {
 		return err
 	}
-	_, s, err := l.load(cmd.Context(), kinds...)
+	c, s, err := l.load(cmd.Context(), kinds...)
 	if err != nil {
+		return err
+	}
+	if err := withNodes(cmd.Context(), c, s); err != nil {
 		return err
 	}
 	found, err := find(s, selected)

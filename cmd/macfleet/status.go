@@ -13,7 +13,6 @@ import (
 	"github.com/macfleet/macfleet/internal/cli/reasons"
 	"github.com/macfleet/macfleet/internal/cli/screen"
 	"github.com/macfleet/macfleet/internal/cli/show"
-	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
 func newStatus(flags *sandboxFlags) *cobra.Command {
@@ -40,7 +39,7 @@ func newStatus(flags *sandboxFlags) *cobra.Command {
 
 // printSandbox prints what macfleet status, hosts and machines do.
 func printSandbox(cmd *cobra.Command, c client.Client) error {
-	s, err := snapshot.Load(cmd.Context(), c, metav1.NamespaceAll, show.StatusKinds()...)
+	s, err := loadStatus(cmd.Context(), c, metav1.NamespaceAll)
 	if err != nil {
 		return fmt.Errorf("reading from the sandbox's API server: %w", err)
 	}

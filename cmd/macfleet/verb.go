@@ -15,6 +15,7 @@ import (
 
 	"github.com/macfleet/macfleet/internal/cli/cluster"
 	"github.com/macfleet/macfleet/internal/cli/screen"
+	"github.com/macfleet/macfleet/internal/cli/show"
 	"github.com/macfleet/macfleet/internal/cli/snapshot"
 )
 
@@ -52,6 +53,23 @@ func (v *verb) load(ctx context.Context, kinds ...snapshot.Kind) (client.WithWat
 	}
 	s, err := snapshot.Load(ctx, c, v.cluster.Chosen(), kinds...)
 	return c, s, err
+}
+
+// withNodes reads the Nodes, too, where Machines are paused: what these say of theirs is old.
+func withNodes(ctx context.Context, c client.Reader, s *snapshot.Snapshot) error {
+	if !show.NeedsNodes(s) {
+		return nil
+	}
+	return s.Add(ctx, c, snapshot.Nodes)
+}
+
+// loadStatus reads what status shows.
+func loadStatus(ctx context.Context, c client.Reader, namespace string) (*snapshot.Snapshot, error) {
+	s, err := snapshot.Load(ctx, c, namespace, show.StatusKinds()...)
+	if err != nil {
+		return s, err
+	}
+	return s, withNodes(ctx, c, s)
 }
 
 // nameOf is the name of [NAMESPACE/]NAME, or of KIND/NAME where KIND is one of the kinds. Machines

@@ -69,7 +69,7 @@ func (f *fleetServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	items := map[string]any{
 		"scalewayapplesiliconhosts": s.Hosts, "scalewayapplesiliconmachines": s.Machines, "macnodeprofiles": s.Profiles, "machines": s.CoreMachines,
-		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "clusters": s.Clusters, "pods": s.Pods, "nodes": s.Nodes, "scalewayapplesiliconremediations": s.Remediations,
+		"scalewayapplesiliconclusters": s.Zones, "machinedeployments": s.Fleets, "clusters": s.Clusters, "pods": s.Pods, "nodes": s.Nodes, "machinehealthchecks": s.HealthChecks, "scalewayapplesiliconremediations": s.Remediations,
 		"events": eventsAbout(s, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "involvedObject.name=")),
 	}[kind]
 	name, named := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")

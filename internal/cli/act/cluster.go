@@ -86,6 +86,9 @@ type Rejoin struct {
 	Here string
 	// End ends the pause of its health checks, once its Macs have joined.
 	End bool
+	// Ready says of each Node whether it is, where Nodes may be read. A Machine that is paused
+	// does not know it.
+	Ready map[string]bool
 }
 
 // Plan is for a Cluster whose ExternalControlPlane names another cluster, or did.
@@ -128,6 +131,9 @@ func (a Rejoin) end(c Cluster) (Plan, error) {
 	var p Plan
 	p.say("the health checks of Cluster %s that are paused go on, whoever paused them (%d): %s", c.name(), len(c.Paused), checksOf(c.Paused))
 	unwell := slices.DeleteFunc(slices.Clone(c.Machines), func(m *infrav1.ScalewayAppleSiliconMachine) bool {
+		if a.Ready != nil {
+			return a.Ready[m.Name]
+		}
 		return meta.IsStatusConditionTrue(m.Status.Conditions, infrav1.NodeReadyCondition)
 	})
 	if len(unwell) > 0 {

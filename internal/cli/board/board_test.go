@@ -56,6 +56,18 @@ func paused() *snapshot.Snapshot {
 	return s
 }
 
+// A Mac that is off while its Machine is paused is told, although the Machine says Running.
+func TestTheTileOfAPausedMacThatIsOff(t *testing.T) {
+	s := paused()
+	s.Nodes = busy().Nodes
+	s.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	for _, tile := range tilesOf(s) {
+		if off := tile.Owner == s.Machines[0].Name; off && (tile.Mood != "bad" || tile.Why != "Paused, NodeUnreachable") {
+			t.Errorf("%+v", tile)
+		}
+	}
+}
+
 func newTestWriter(t *testing.T) writer {
 	t.Helper()
 	w, err := newWriter()

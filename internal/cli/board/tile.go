@@ -83,6 +83,9 @@ func (t *tile) addMachine(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconM
 		if t.Mood == moodWord(screen.Good) {
 			t.Mood = moodWord(screen.Busy)
 		}
+		if ready := meta.FindStatusCondition(show.Conditions(s, m), infrav1.NodeReadyCondition); ready != nil && show.Unhealthy(*ready) && show.PhaseOf(s, m) == "Running" {
+			t.Mood, t.Why = moodWord(screen.Bad), t.Why+", "+ready.Reason
+		}
 	}
 }
 

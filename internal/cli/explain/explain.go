@@ -255,7 +255,7 @@ func (t *teller) whenNode(name string, c corev1.NodeCondition) next {
 	}
 	for i := range t.s.Machines {
 		m := &t.s.Machines[i]
-		if ready := find(m.Status.Conditions, infrav1.NodeReadyCondition); m.Name == name && ready != nil && show.Away(*ready) {
+		if ready := find(show.Conditions(t.s, m), infrav1.NodeReadyCondition); m.Name == name && ready != nil && show.Away(*ready) {
 			return t.whenMachine(m, *ready)
 		}
 	}

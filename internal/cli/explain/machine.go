@@ -124,8 +124,9 @@ func (t *teller) machine(about string, m *infrav1.ScalewayAppleSiliconMachine) {
 	} else {
 		t.machinePhase(about, m)
 	}
+	conditions := show.Conditions(t.s, m)
 	for _, kind := range show.MachineConditions() {
-		if c := find(m.Status.Conditions, kind); c != nil && show.Unhealthy(*c) && !tooEarly(m, *c) && !tooLate(m, *c) {
+		if c := find(conditions, kind); c != nil && show.Unhealthy(*c) && !tooEarly(m, *c) && !tooLate(m, *c) {
 			t.condition(about, *c, t.whenMachine(m, *c).since(show.MachineBegan(t.s, m, *c)))
 		}
 	}
@@ -155,12 +156,38 @@ func (t *teller) machinePhase(about string, m *infrav1.ScalewayAppleSiliconMachi
 	if m.DeletionTimestamp != nil {
 		p.Since = &m.DeletionTimestamp.Time
 	}
+	if p.Healthy && t.deadWhilePaused(m) {
+		p.Healthy, p.Means, p.Next = false, "what it was when it was paused, and nobody has looked since: its Node is not Ready now", ""
+	}
 	t.add(p, reasons.Entry{})
+}
+
+// deadWhilePaused: the Node of a Machine that is paused is not Ready, whatever its phase says.
+func (t *teller) deadWhilePaused(m *infrav1.ScalewayAppleSiliconMachine) bool {
+	c := find(show.Conditions(t.s, m), infrav1.NodeReadyCondition)
+	return c != nil && show.Unhealthy(*c) && show.PauseOf(t.s, m) != nil
+}
+
+// whilePaused is what comes of a Machine that is paused.
+func (t *teller) whilePaused(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) (when next, paused bool) {
+	if show.PauseOf(t.s, m) == nil {
+		return next{}, false
+	}
+	if c.Type != infrav1.NodeReadyCondition {
+		return next{text: "nothing while it is paused"}, true
+	}
+	return next{
+		text: "nothing: nobody looks at it while it is paused",
+		you:  "see to the Mac, or let the Machine go on when you are done", commands: []string{show.Resume(m)},
+	}, true
 }
 
 // whenMachine says what comes next by itself, where the time is known.
 func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) next {
 	update := m.Status.Update
+	if when, paused := t.whilePaused(m, c); paused {
+		return when
+	}
 	if when, waits := t.untilMacIsBack(m, c); waits {
 		return when
 	}
@@ -197,7 +224,7 @@ func (t *teller) whenMachine(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Co
 // untilMacIsBack is what comes of a change for a Mac that nobody mends: nothing, however often
 // it is tried, and no drain would hasten it.
 func (t *teller) untilMacIsBack(m *infrav1.ScalewayAppleSiliconMachine, c metav1.Condition) (when next, waits bool) {
-	node := find(m.Status.Conditions, infrav1.NodeReadyCondition)
+	node := find(show.Conditions(t.s, m), infrav1.NodeReadyCondition)
 	if c.Type != infrav1.UpToDateCondition || node == nil || !show.Away(*node) {
 		return next{}, false
 	}
@@ -342,7 +369,11 @@ func (t *teller) remediation(m *infrav1.ScalewayAppleSiliconMachine) {
 		if c == nil || !show.Unhealthy(*c) {
 			continue
 		}
-		t.condition("remediation of "+m.Name, *c, stepEnds(r).since(show.StepBegan(r, *c)))
+		when, paused := t.whilePaused(m, *c)
+		if !paused {
+			when = stepEnds(r)
+		}
+		t.condition("remediation of "+m.Name, *c, when.since(show.StepBegan(r, *c)))
 	}
 }
 

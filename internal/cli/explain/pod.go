@@ -122,7 +122,7 @@ const nothingHeard = "nothing, before its Mac is back, of which nothing is heard
 // podAway says whether nothing is heard of the Mac that a Pod is on.
 func (t *teller) podAway(p *corev1.Pod) bool {
 	return slices.ContainsFunc(t.s.Machines, func(m infrav1.ScalewayAppleSiliconMachine) bool {
-		ready := find(m.Status.Conditions, infrav1.NodeReadyCondition)
+		ready := find(show.Conditions(t.s, &m), infrav1.NodeReadyCondition)
 		return m.Name == p.Spec.NodeName && ready != nil && show.Unhealthy(*ready) && show.Away(*ready)
 	})
 }
@@ -141,7 +141,7 @@ func askedToEnd(p *corev1.Pod) *time.Time {
 func (t *teller) macOf(node string) {
 	t.node(node)
 	for i := range t.s.Machines {
-		if m := &t.s.Machines[i]; m.Name == node && show.PhaseOf(t.s, m) != "Running" {
+		if m := &t.s.Machines[i]; m.Name == node && (show.PhaseOf(t.s, m) != "Running" || t.deadWhilePaused(m)) {
 			t.names["NS"], t.names["MACHINE"], t.names["HOST"] = m.Namespace, m.Name, hostNameOf(m)
 			t.machine("machine "+m.Name, m)
 		}

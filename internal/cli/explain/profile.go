@@ -80,7 +80,7 @@ func (t *teller) behind(p *infrav1.MacNodeProfile) {
 		if m.Namespace != p.Namespace || m.Spec.ProfileRef == nil || m.Spec.ProfileRef.Name != p.Name {
 			continue
 		}
-		c := show.Hindrance(m.Status.Conditions)
+		c := show.Hindrance(show.Conditions(t.s, m))
 		switch {
 		case c == nil:
 		case told == manyMacs:

@@ -36,8 +36,11 @@ func LeftAlone(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine, c m
 	if !ill || s.At.Sub(c.LastTransitionTime.Time) < patience || m.DeletionTimestamp != nil || DrainOf(s, m) != nil {
 		return Alone{}, false
 	}
-	check, known := healthCheckOf(s, m)
 	h := hostOf(s, m)
+	if PauseOf(s, m) != nil {
+		return Alone{Why: "nobody looks at it while it is paused", Command: Resume(m)}, h == nil || h.Spec.Maintenance == nil
+	}
+	check, known := healthCheckOf(s, m)
 	if !known || h == nil || inHand(s, h) {
 		return Alone{}, false
 	}
@@ -67,7 +70,7 @@ func Away(c metav1.Condition) bool {
 
 // AwayForLong says whether a Machine's Mac is away for longer than it takes to come back.
 func AwayForLong(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) bool {
-	c := meta.FindStatusCondition(m.Status.Conditions, infrav1.NodeReadyCondition)
+	c := meta.FindStatusCondition(Conditions(s, m), infrav1.NodeReadyCondition)
 	return c != nil && Unhealthy(*c) && Away(*c) && s.At.Sub(c.LastTransitionTime.Time) >= patience
 }
 

@@ -42,7 +42,7 @@ func pressureOf(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) *m
 	if core == nil || core.DeletionTimestamp != nil {
 		return nil
 	}
-	if c := Hindrance(m.Status.Conditions); c != nil && c.Type != infrav1.UpToDateCondition && c.Type != infrav1.SlotsHealthyCondition {
+	if c := Hindrance(Conditions(s, m)); c != nil && c.Type != infrav1.UpToDateCondition && c.Type != infrav1.SlotsHealthyCondition {
 		return nil
 	}
 	c := meta.FindStatusCondition(core.Status.Conditions, clusterv1.MachineNodeHealthyCondition)

@@ -302,7 +302,7 @@ func machineFindings(s *snapshot.Snapshot, book reasons.Book) []finding {
 		if c := DrainOf(s, m); c != nil {
 			found = append(found, finding{of("machine", m, *c), false})
 		}
-		if c := Hindrance(m.Status.Conditions); c != nil {
+		if c := Hindrance(Conditions(s, m)); c != nil {
 			found = append(found, hindered(s, m, *c, book))
 		}
 		if r := mending[m.Namespace+"/"+m.Name]; r != nil {

@@ -175,7 +175,7 @@ func whyNot(s *snapshot.Snapshot, m *infrav1.ScalewayAppleSiliconMachine) string
 	if c := DrainOf(s, m); c != nil {
 		why = append(why, because(c.Reason+" for "+ago(s.At, &c.LastTransitionTime.Time), c.Message))
 	}
-	if c := Hindrance(m.Status.Conditions); c != nil {
+	if c := Hindrance(Conditions(s, m)); c != nil {
 		why = append(why, because(c.Reason, heldBack(c.Message)))
 	}
 	if c := pressureOf(s, m); c != nil {

@@ -179,6 +179,25 @@ func Load(ctx context.Context, c client.Reader, namespace string, kinds ...Kind)
 // others of a thousand Macs are neither sent nor decoded. A kind with an empty name is not read,
 // and one that is not in names is read whole.
 func LoadNamed(ctx context.Context, c client.Reader, namespace string, names map[Kind]string, kinds ...Kind) (*Snapshot, error) {
+	s := &Snapshot{At: time.Now(), Namespace: namespace, versions: map[Kind]string{}}
+	read, err := s.read(ctx, c, names, kinds)
+	switch {
+	case err != nil:
+		return nil, err
+	case read > 0 && len(s.Missing) == read:
+		return s, NothingError{s.Missing[0]}
+	}
+	return s, nil
+}
+
+// Add reads more kinds into a snapshot, such as one that only some fleets need.
+func (s *Snapshot) Add(ctx context.Context, c client.Reader, kinds ...Kind) error {
+	_, err := s.read(ctx, c, nil, kinds)
+	return err
+}
+
+// read reads kinds into s, and says how many.
+func (s *Snapshot) read(ctx context.Context, c client.Reader, names map[Kind]string, kinds []Kind) (int, error) {
 	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k Kind) bool {
 		name, named := names[k]
 		return named && name == ""
@@ -190,7 +209,7 @@ func LoadNamed(ctx context.Context, c client.Reader, namespace string, names map
 		lists[i] = kind.list()
 		options := lists[i].options
 		if kind.namespaced() {
-			options = append(options, client.InNamespace(namespace))
+			options = append(options, client.InNamespace(s.Namespace))
 		}
 		if name, named := names[kind]; named {
 			options = append(options, client.MatchingFields{metav1.ObjectNameField: name})
@@ -198,23 +217,19 @@ func LoadNamed(ctx context.Context, c client.Reader, namespace string, names map
 		all.Go(func() { errs[i] = c.List(ctx, lists[i].into, options...) })
 	}
 	all.Wait()
-	s := &Snapshot{At: time.Now(), Namespace: namespace, versions: map[Kind]string{}}
 	for i, kind := range kinds {
 		if errs[i] == nil {
 			lists[i].store(s)
 			s.versions[kind] = lists[i].into.GetResourceVersion()
 			continue
 		}
-		missing, err := missingOf(kind, namespace, errs[i])
+		missing, err := missingOf(kind, s.Namespace, errs[i])
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		s.Missing = append(s.Missing, missing)
 	}
-	if len(kinds) > 0 && len(s.Missing) == len(kinds) {
-		return s, NothingError{s.Missing[0]}
-	}
-	return s, nil
+	return len(kinds), nil
 }
 
 // NothingError says that none of the kinds could be read. The snapshot beside it names them all,
