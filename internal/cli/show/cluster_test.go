@@ -46,9 +46,29 @@ func TestARejectedKeyIsToldOnce(t *testing.T) {
 func TestAnOrderIsNoMac(t *testing.T) {
 	order := clitest.Host(2, infrav1.HostOrdering)
 	order.Spec.Order = &infrav1.OrderRequest{Name: "m"}
-	s := &snapshot.Snapshot{At: clitest.Now(), Hosts: []infrav1.ScalewayAppleSiliconHost{clitest.Host(1, infrav1.HostInUse), order}}
+	s := &snapshot.Snapshot{At: clitest.Now(), Hosts: []infrav1.ScalewayAppleSiliconHost{clitest.Host(1, infrav1.HostInUse), order}, Zones: make([]infrav1.ScalewayAppleSiliconCluster, 1)}
 	pool := StatusOf(s, reasons.Read()).Pool
 	if pool.Says() != "1 Mac and 1 ordered: 1 InUse, 1 Ordering" || pool.Hosts != 2 {
 		t.Errorf("the pool is %q, of %d hosts", pool.Says(), pool.Hosts)
+	}
+}
+
+// Whether the vendor answers stands on a Cluster's conditions: where none is, that is said, for
+// the hosts are as they were seen last.
+func TestAPoolWithoutAClusterIsUnwatched(t *testing.T) {
+	hosts := []infrav1.ScalewayAppleSiliconHost{clitest.Host(1, infrav1.HostAvailable)}
+	for name, c := range map[string]struct {
+		s    snapshot.Snapshot
+		says bool
+	}{
+		"none":                {snapshot.Snapshot{Hosts: hosts}, true},
+		"one":                 {snapshot.Snapshot{Hosts: hosts, Zones: make([]infrav1.ScalewayAppleSiliconCluster, 1)}, false},
+		"not to be seen":      {snapshot.Snapshot{Hosts: hosts, Missing: []snapshot.Missing{{Kind: snapshot.Zones, Why: "you may not"}}}, false},
+		"an empty pool, none": {snapshot.Snapshot{}, false},
+	} {
+		c.s.At = clitest.Now()
+		if pool := StatusOf(&c.s, reasons.Read()).Pool; pool.Unwatched != c.says || strings.Contains(pool.Says(), "no Cluster of Macs") != c.says {
+			t.Errorf("%s: %+v, %q", name, pool, pool.Says())
+		}
 	}
 }

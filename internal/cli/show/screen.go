@@ -59,7 +59,11 @@ func (p Pool) Says() string {
 	if p.Ordered > 0 {
 		macs += fmt.Sprintf(" and %d ordered", p.Ordered)
 	}
-	return strings.TrimSuffix(macs+": "+strings.Join(counts, ", "), ": ")
+	said := strings.TrimSuffix(macs+": "+strings.Join(counts, ", "), ": ")
+	if p.Unwatched {
+		said += "; no Cluster of Macs is to be seen, which would say whether the vendor answers"
+	}
+	return said
 }
 
 // Count is a number of things.

@@ -45,6 +45,9 @@ type Pool struct {
 	// Ordered are those of them that are orders still, of which no server came yet.
 	Ordered int                       `json:"ordered,omitempty"`
 	Phases  map[infrav1.HostPhase]int `json:"phases"`
+	// Unwatched: no ScalewayAppleSiliconCluster is to be seen, whose conditions say whether the
+	// vendor answers, and takes the key.
+	Unwatched bool `json:"unwatched,omitempty"`
 }
 
 // Fleet is a MachineDeployment with its profile.
@@ -79,7 +82,10 @@ type Item struct {
 func StatusOf(s *snapshot.Snapshot, book reasons.Book) Status {
 	status := Status{
 		At: s.At, Missing: s.Missing, Fleets: fleetsOf(s),
-		Pool: Pool{Hosts: len(s.Hosts), Phases: map[infrav1.HostPhase]int{}},
+		Pool: Pool{
+			Hosts: len(s.Hosts), Phases: map[infrav1.HostPhase]int{},
+			Unwatched: len(s.Hosts) > 0 && len(s.Zones) == 0 && s.Lacks(snapshot.Zones) == "",
+		},
 	}
 	for i := range s.Hosts {
 		status.Pool.Phases[s.Hosts[i].Status.Phase]++
