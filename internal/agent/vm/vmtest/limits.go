@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,33 @@ import (
 	"github.com/macfleet/macfleet/internal/agent/vm"
 	"github.com/macfleet/macfleet/internal/agent/vm/guest"
 )
+
+// sharesRoot is where a guest sees what is shared with it.
+const sharesRoot = "/Volumes/My Shared Files/"
+
+// shares: a guest reads and writes a directory of the host, and only reads one that is shared so.
+func shares(t *testing.T, s Subject) {
+	data, conf := t.TempDir(), t.TempDir()
+	for _, dir := range []string{data, conf} {
+		if err := os.WriteFile(filepath.Join(dir, "said"), []byte("by the host"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Create(t, s, "tk-a-0")
+	Execute(t, s, "tk-a-0", vm.Share{Name: "data", Path: data}, vm.Share{Name: "conf", Path: conf, ReadOnly: true})
+	Running(t, s, "tk-a-0")
+	g := Up(t, s, "tk-a-0")
+	script := `cd "$1" && cat data/said conf/said && printf guest >data/back && ! (printf guest >conf/back) 2>/dev/null`
+	if got := do(t, s, g, shell(script, sharesRoot), nil); got != (result{Out: "by the hostby the host"}) {
+		t.Errorf("%+v", got)
+	}
+	if back, err := os.ReadFile(filepath.Join(data, "back")); string(back) != "guest" {
+		t.Errorf("the host reads %q, %v", back, err)
+	}
+	if _, err := os.Stat(filepath.Join(conf, "back")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a guest wrote to what it may read: %v", err)
+	}
+}
 
 // heldTimeout is that of a client for commands whose outputs are held, and far below the
 // minutes that the commands here sleep.

@@ -64,6 +64,7 @@ func Conform(t *testing.T, fresh func(t *testing.T) Subject) {
 		{"GuestCrashes", guestCrashes},
 		{"RunTwice", runTwice},
 		{"Limit", limit},
+		{"Shares", shares},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, fresh(t)) })
 	}
@@ -133,9 +134,9 @@ func Running(t *testing.T, s Subject, name string) {
 }
 
 // Execute runs a machine's run command and tells how that ended.
-func Execute(t *testing.T, s Subject, name string) <-chan vm.RunEnd {
+func Execute(t *testing.T, s Subject, name string, shares ...vm.Share) <-chan vm.RunEnd {
 	t.Helper()
-	c, err := s.Driver.RunCommand(name, vm.RunOptions{})
+	c, err := s.Driver.RunCommand(name, vm.RunOptions{Shares: shares})
 	if err != nil {
 		t.Fatal(err)
 	}
