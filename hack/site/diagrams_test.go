@@ -39,6 +39,23 @@ const drawn = `[...document.querySelectorAll("pre.mermaid")].map(e => {
 // TestDiagramsAreDrawn looks at each page that has diagrams in a real Chromium, which
 // reaches the site and nothing else.
 func TestDiagramsAreDrawn(t *testing.T) {
+	s, address, browser := served(t)
+	pages := 0
+	for name, page := range s.pages {
+		if page.diagrams == 0 {
+			continue
+		}
+		pages++
+		t.Run(name, func(t *testing.T) { looksRight(browser, t, address+name, name, page.diagrams) })
+	}
+	if pages < 5 {
+		t.Errorf("only %d pages have diagrams", pages)
+	}
+}
+
+// served is the site that was built, where it is served, and a browser that reaches nothing else.
+func served(t *testing.T) (s *site, address string, browser context.Context) {
+	t.Helper()
 	if *built == "" {
 		t.Skip("needs the site: make site-test")
 	}
@@ -48,18 +65,7 @@ func TestDiagramsAreDrawn(t *testing.T) {
 	}
 	server := httptest.NewServer(http.FileServer(http.Dir(*built)))
 	t.Cleanup(server.Close)
-	browser := chromium(t)
-	pages := 0
-	for name, page := range s.pages {
-		if page.diagrams == 0 {
-			continue
-		}
-		pages++
-		t.Run(name, func(t *testing.T) { looksRight(browser, t, server.URL+"/"+name, name, page.diagrams) })
-	}
-	if pages < 5 {
-		t.Errorf("only %d pages have diagrams", pages)
-	}
+	return s, server.URL + "/", chromium(t)
 }
 
 func chromium(t *testing.T) context.Context {

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
@@ -22,16 +19,7 @@ const wide = `(() => {
 
 // The longest pages there are can be read without scrolling to the side, and left from their end.
 func TestTheReferenceFitsAScreen(t *testing.T) {
-	if *built == "" {
-		t.Skip("needs the site: make site-test")
-	}
-	s, err := read(os.DirFS(*built))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(http.FileServer(http.Dir(*built)))
-	t.Cleanup(server.Close)
-	browser := chromium(t)
+	s, address, browser := served(t)
 	pages := 0
 	for name := range s.pages {
 		if !strings.HasPrefix(name, "docs/reference/") {
@@ -40,7 +28,7 @@ func TestTheReferenceFitsAScreen(t *testing.T) {
 		pages++
 		ctx, cancel := context.WithTimeout(browser, patience)
 		defer cancel()
-		if err := chromedp.Do(ctx, chromedp.Navigate(server.URL+"/"+name)); err != nil {
+		if err := chromedp.Do(ctx, chromedp.Navigate(address+name)); err != nil {
 			t.Fatal(err)
 		}
 		found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](wide))
